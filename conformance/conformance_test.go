@@ -1,0 +1,1049 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/types"
+
+	"github.com/catchment-events/catchment/event"
+	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/provider/memory"
+	"github.com/catchment-events/catchment/reactor"
+)
+
+// A fault is something that a broker does wrong, and the requirements that the
+// suite has to find broken.
+type fault struct {
+	name    string
+	breaks  string // IDs, or checks: ID/name
+	options memory.Options
+	wrap    func(*bent)
+	harness func(*Harness)
+}
+
+// bent is a broker that works, with some of what it does replaced. A function
+// that is nil is not.
+type bent struct {
+	Broker
+	publish   func(ctx context.Context, events []event.Event) error
+	subscribe func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error)
+	close     func() error
+
+	receive func(ctx context.Context, s *bentSource) (*messaging.Delivery, error)
+	deliver func(s *bentSource, d *messaging.Delivery) *messaging.Delivery // changes what was received
+	settle  func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error
+	extend  func(d *bentDelivery, ctx context.Context) (time.Time, error)
+	closing func(s *bentSource) error
+	admin   func(messaging.Admin) messaging.Admin // wraps the broker's
+
+	mu sync.Mutex
+	// Below: under mu.
+	n     map[string]int
+	kept  map[string]event.Event
+	later map[string]*messaging.Delivery
+}
+
+// next counts by key.
+func (b *bent) next(key string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n == nil {
+		b.n = make(map[string]int)
+	}
+	b.n[key]++
+	return b.n[key]
+}
+
+// keep returns the first event that was kept under its id.
+func (b *bent) keep(ev event.Event) event.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept == nil {
+		b.kept = make(map[string]event.Event)
+	}
+	if first, ok := b.kept[ev.ID()]; ok {
+		return first
+	}
+	b.kept[ev.ID()] = ev
+	return ev
+}
+
+func (b *bent) Publish(ctx context.Context, events ...event.Event) error {
+	if b.publish != nil {
+		return b.publish(ctx, events)
+	}
+	return b.Broker.Publish(ctx, events...)
+}
+
+func (b *bent) Close() error {
+	if b.close != nil {
+		return b.close()
+	}
+	return b.Broker.Close()
+}
+
+func (b *bent) Subscribe(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+	open := b.Broker.Subscribe
+	if b.subscribe != nil {
+		open = b.subscribe
+	}
+	src, err := open(ctx, sub, report)
+	if err != nil {
+		return nil, err
+	}
+	return &bentSource{Source: src, broker: b, sub: sub, member: b.next("member " + sub.Name), ended: make(chan struct{})}, nil
+}
+
+// Unwrap is where AdminOf goes on.
+func (b *bent) Unwrap() messaging.Broker {
+	a, err := messaging.AdminOf(b.Broker)
+	if err != nil || b.admin == nil {
+		return b.Broker
+	}
+	return adminOf{b.Broker, b.admin(a)}
+}
+
+type adminOf struct {
+	messaging.Broker
+	messaging.Admin
+}
+
+type bentSource struct {
+	messaging.Source
+	broker *bent
+	sub    messaging.Subscription
+	member int // from 1
+	ended  chan struct{}
+	once   sync.Once
+
+	mu   sync.Mutex
+	held []*messaging.Delivery // under mu
+}
+
+func (s *bentSource) Receive(ctx context.Context) (*messaging.Delivery, error) {
+	b := s.broker
+	receive := func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) { return s.Source.Receive(ctx) }
+	if b.receive != nil {
+		receive = b.receive
+	}
+	for {
+		d, err := receive(ctx, s)
+		if err != nil || d == nil {
+			return d, err
+		}
+		s.mu.Lock()
+		s.held = append(s.held, d)
+		s.mu.Unlock()
+		out := reactor.NewDelivery(d.Value, d.Info, d.Deadline(), &bentDelivery{d, s, ctx})
+		if b.deliver != nil {
+			out = b.deliver(s, out)
+		}
+		if out == nil {
+			d.Ack(ctx)
+			continue
+		}
+		return out, nil
+	}
+}
+
+func (s *bentSource) Close() error {
+	s.once.Do(func() { close(s.ended) })
+	if s.broker.closing != nil {
+		return s.broker.closing(s)
+	}
+	return s.Source.Close()
+}
+
+type bentDelivery struct {
+	inner  *messaging.Delivery
+	source *bentSource
+	ctx    context.Context // of Receive
+}
+
+func (d *bentDelivery) Settle(ctx context.Context, o reactor.Outcome) error {
+	if f := d.source.broker.settle; f != nil {
+		return f(d, ctx, o)
+	}
+	return d.inner.Settle(ctx, o)
+}
+
+func (d *bentDelivery) Extend(ctx context.Context) (time.Time, error) {
+	if f := d.source.broker.extend; f != nil {
+		return f(d, ctx)
+	}
+	return d.inner.Extend(ctx)
+}
+
+// settlesInstead replaces one result by another.
+func settlesInstead(from, to reactor.Result) func(*bent) {
+	return func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			if o.Result == from {
+				o = reactor.Outcome{Result: to}
+			}
+			return d.inner.Settle(ctx, o)
+		}
+	}
+}
+
+// delivers changes the event of each delivery.
+func delivers(change func(*event.Event)) func(*bent) {
+	return func(b *bent) {
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			change(&d.Value)
+			return d
+		}
+	}
+}
+
+// tells changes the Info of each delivery.
+func tells(change func(*reactor.Info)) func(*bent) {
+	return func(b *bent) {
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			change(&d.Info)
+			return d
+		}
+	}
+}
+
+// subscribes changes the settings of each subscription.
+func subscribes(change func(*messaging.Subscription)) func(*bent) {
+	return func(b *bent) {
+		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+			change(&sub)
+			return b.Broker.Subscribe(ctx, sub, report)
+		}
+	}
+}
+
+// filters selects events by itself.
+func filters(match func(pattern, typ string) bool) func(*bent) {
+	return func(b *bent) {
+		subscribes(func(sub *messaging.Subscription) { sub.Types = nil })(b)
+		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			for _, p := range s.sub.Types {
+				if match(p, d.Value.Type()) {
+					return d
+				}
+			}
+			if s.sub.Types == nil {
+				return d
+			}
+			return nil
+		}
+	}
+}
+
+// allFaults are the faults, with those of admin_test.go.
+func allFaults() []fault { return slices.Concat(faults, adminFaults) }
+
+var faults = []fault{
+	// Loss and duplicates.
+	{name: "drops acks", breaks: "ACK-1 ACK-6", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			if o.Result == reactor.Acked {
+				return nil
+			}
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+	{name: "drops an ack now and then", breaks: "ACK-1", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			if o.Result == reactor.Acked && b.next("acks")%5 == 0 {
+				return nil
+			}
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+	{name: "a retry drops", breaks: "ACK-3 RCV-2 SUB-9 RUN-1", wrap: settlesInstead(reactor.Retried, reactor.Acked)},
+	{name: "a release drops", breaks: "ACK-9 RUN-3", wrap: settlesInstead(reactor.Released, reactor.Acked)},
+	{name: "a release counts", breaks: "ACK-9 RCV-2 DLQ-1", wrap: settlesInstead(reactor.Released, reactor.Retried)},
+	{name: "a reject drops", breaks: "DLQ-3/strict_order DLQ-3/others_go_on RCV-3/strict_order_and_death ACK-4 DLQ-2 DLQ-4", wrap: settlesInstead(reactor.Rejected, reactor.Acked)},
+	{name: "a reject retries", breaks: "DLQ-3/strict_order DLQ-3/others_go_on ACK-4", wrap: settlesInstead(reactor.Rejected, reactor.Retried)},
+	{name: "drops every 50th", breaks: "PUB-1 PUB-8", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			kept := slices.DeleteFunc(slices.Clone(events), func(event.Event) bool { return b.next("published")%50 == 0 })
+			return b.Broker.Publish(ctx, kept...)
+		}
+	}},
+	{name: "drops a backlog above 1,000", breaks: "PUB-1 PUB-7", wrap: func(b *bent) {
+		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			if b.next(s.sub.Name) > 1000 {
+				return nil
+			}
+			return d
+		}
+	}},
+	{name: "drops from a batch what is above 100", breaks: "PUB-1", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			return b.Broker.Publish(ctx, events[:min(len(events), 100)]...)
+		}
+	}},
+	{name: "close acks", breaks: "CLS-1 CLS-2", wrap: func(b *bent) {
+		b.closing = func(s *bentSource) error {
+			for _, d := range s.held {
+				d.Ack(context.Background())
+			}
+			return s.Source.Close()
+		}
+	}},
+	{name: "close keeps what it held", breaks: "CLS-1 CLS-2", wrap: func(b *bent) {
+		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
+			select {
+			case <-s.ended:
+				return nil, messaging.ErrClosed
+			default:
+			}
+			return s.Source.Receive(ctx)
+		}
+		b.closing = func(*bentSource) error { return nil }
+	}},
+	{name: "close forgets the subscription", breaks: "SUB-3 SUB-9 CLS-2", wrap: subscribes(func(sub *messaging.Subscription) { sub.Expires = 1 })},
+	{name: "a lost wake-up", breaks: "PUB-1", wrap: func(b *bent) {
+		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
+			now, cancel := context.WithTimeout(ctx, 1)
+			defer cancel()
+			if d, err := s.Source.Receive(now); err == nil || now.Err() == nil {
+				return d, err
+			}
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-s.ended:
+				return nil, messaging.ErrClosed
+			}
+		}
+	}},
+	{name: "no deduplication", breaks: "PUB-3 PUB-6", options: memory.Options{Duplicates: 1}},
+	{name: "deduplication that never ends", breaks: "PUB-4", options: memory.Options{Duplicates: 24 * time.Hour}},
+	{name: "deduplication that ends early", breaks: "PUB-3", options: memory.Options{Duplicates: messaging.DefaultDuplicates - time.Second}},
+	{name: "deduplication by id", breaks: "PUB-3", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			return b.Broker.Publish(ctx, slices.DeleteFunc(slices.Clone(events), func(ev event.Event) bool { return b.next(ev.ID()) > 1 })...)
+		}
+	}},
+	{name: "returns before it stored", breaks: "PUB-6 SUB-2", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			events = slices.Clone(events)
+			go func() {
+				time.Sleep(time.Millisecond)
+				b.Broker.Publish(context.WithoutCancel(ctx), events...)
+			}()
+			return nil
+		}
+	}},
+	{name: "registers later", breaks: "SUB-1", wrap: func(b *bent) {
+		b.subscribe = func(_ context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+			return registersLater(b.Broker, sub, report), nil
+		}
+	}},
+
+	// Events.
+	{name: "drops an extension", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) { delete(v1(ev).Extensions, "status") })},
+	{name: "drops empty values", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) {
+		for name, v := range v1(ev).Extensions {
+			if v == "" {
+				delete(v1(ev).Extensions, name)
+			}
+		}
+	})},
+	{name: "trims values", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) {
+		for name, v := range v1(ev).Extensions {
+			v1(ev).Extensions[name] = strings.TrimSpace(v.(string))
+		}
+	})},
+	{name: "decodes values twice", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) {
+		for name, v := range v1(ev).Extensions {
+			v1(ev).Extensions[name] = strings.ReplaceAll(v.(string), "%41", "A")
+		}
+	})},
+	{name: "extensions keep a type", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) {
+		for name, v := range v1(ev).Extensions {
+			if v == "true" {
+				v1(ev).Extensions[name] = true
+			}
+		}
+	})},
+	{name: "trims data", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) { ev.DataEncoded = bytes.TrimSpace(ev.DataEncoded) })},
+	{name: "data as a string", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) { ev.DataEncoded = bytes.ToValidUTF8(ev.DataEncoded, []byte("\uFFFD")) })},
+	{name: "truncates at 64 KiB", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) { ev.DataEncoded = ev.DataEncoded[:min(len(ev.DataEncoded), 64<<10)] })},
+	{name: "time to the microsecond", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) {
+		if c := v1(ev); c.Time != nil {
+			c.Time = &types.Timestamp{Time: c.Time.Time.Truncate(time.Microsecond)}
+		}
+	})},
+	{name: "decoded source", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) { v1(ev).Source.RawQuery = "" })},
+	{name: "shares events between deliveries", breaks: "EVT-5", wrap: func(b *bent) {
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			d.Value = b.keep(d.Value)
+			return d
+		}
+	}},
+	{name: "shares data between deliveries", breaks: "EVT-5", wrap: func(b *bent) {
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			d.Value.DataEncoded = b.keep(d.Value).DataEncoded
+			return d
+		}
+	}},
+	{name: "keeps the publisher's event", breaks: "EVT-4", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			for _, ev := range events {
+				b.keep(ev)
+			}
+			return b.Broker.Publish(ctx, events...)
+		}
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			d.Value = event.Clone(b.keep(d.Value))
+			return d
+		}
+	}},
+	{name: "errors without names", breaks: "EVT-1", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			err := b.Broker.Publish(ctx, events...)
+			if errors.Is(err, messaging.ErrInvalid) {
+				return messaging.ErrInvalid
+			}
+			return err
+		}
+	}},
+	{name: "panics on the zero Event", breaks: "EVT-1 PUB-5", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			for _, ev := range events {
+				if ev.Context == nil {
+					panic("nil context")
+				}
+			}
+			return b.Broker.Publish(ctx, events...)
+		}
+	}},
+	{name: "a large event is invalid", breaks: "EVT-2 PUB-5", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			err := b.Broker.Publish(ctx, events...)
+			if errors.Is(err, messaging.ErrTooLarge) {
+				return messaging.ErrInvalid
+			}
+			return err
+		}
+	}},
+
+	// Publish.
+	{name: "stores part of a refused call", breaks: "PUB-5", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			for _, ev := range events {
+				if err := b.Broker.Publish(ctx, ev); err != nil {
+					return err
+				}
+			}
+			return b.Broker.Publish(ctx)
+		}
+	}},
+	{name: "reverses batches", breaks: "PUB-1 PUB-2", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			events = slices.Clone(events)
+			slices.Reverse(events)
+			return b.Broker.Publish(ctx, events...)
+		}
+	}},
+	{name: "ignores Publish's context", breaks: "PUB-6", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			return b.Broker.Publish(context.WithoutCancel(ctx), events...)
+		}
+	}},
+	{name: "waits for a slow subscription", breaks: "PUB-7", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			if b.next("delivered") > 1 {
+				time.Sleep(time.Second)
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return b.Broker.Publish(ctx, events...)
+		}
+	}},
+	{name: "loses one of two calls at a time", breaks: "PUB-10", wrap: func(b *bent) {
+		var inside atomic.Int64
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			defer inside.Add(-1)
+			if inside.Add(1) > 1 && len(events) > 0 {
+				return nil
+			}
+			runtime.Gosched()
+			return b.Broker.Publish(ctx, events...)
+		}
+	}},
+	{name: "takes events after Close", breaks: "PUB-9", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			if err := b.Broker.Publish(ctx, events...); !errors.Is(err, messaging.ErrClosed) {
+				return err
+			}
+			return nil
+		}
+	}},
+	{name: "no events are nothing to refuse", breaks: "PUB-9", wrap: func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			if len(events) == 0 {
+				return nil
+			}
+			return b.Broker.Publish(ctx, events...)
+		}
+	}},
+	{name: "discards when full", breaks: "RET-2", harness: func(h *Harness) {
+		h.OpenFull = func(t *testing.T) Broker {
+			b := memory.New(&memory.Options{MaxEvents: 1, DiscardOldest: true})
+			t.Cleanup(func() { b.Close() })
+			return b
+		}
+	}},
+	{name: "an acked event is gone", breaks: "RET-1 SUB-6", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			if o.Result == reactor.Acked {
+				b.next("gone " + d.inner.Value.ID())
+			}
+			return d.inner.Settle(ctx, o)
+		}
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			if b.next("gone "+d.Value.ID()) > 1 {
+				return nil
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.n["gone "+d.Value.ID()] = 0
+			return d
+		}
+	}},
+
+	// Subscribe.
+	{name: "ignores Start", breaks: "SUB-2", wrap: subscribes(func(sub *messaging.Subscription) { sub.Start = messaging.StartFirst() })},
+	{name: "starts at new", breaks: "SUB-2 PUB-1", wrap: subscribes(func(sub *messaging.Subscription) { sub.Start = messaging.StartNew() })},
+	{name: "starts one too late", breaks: "SUB-2", wrap: subscribes(func(sub *messaging.Subscription) {
+		if n, ok := sub.Start.Sequence(); ok {
+			sub.Start = messaging.StartFrom(n + 1)
+		}
+	})},
+	{name: "starts a nanosecond too late", breaks: "SUB-2", wrap: subscribes(func(sub *messaging.Subscription) {
+		if t, ok := sub.Start.Time(); ok {
+			sub.Start = messaging.StartAt(t.Add(1))
+		}
+	})},
+	{name: "ignores conflicts", breaks: "SUB-4", wrap: func(b *bent) {
+		first := make(map[string]messaging.Subscription)
+		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+			b.mu.Lock()
+			have, ok := first[sub.DeadLettersOf+" "+sub.Name]
+			if !ok {
+				have = sub
+				first[sub.DeadLettersOf+" "+sub.Name] = sub
+			}
+			b.mu.Unlock()
+			return b.Broker.Subscribe(ctx, have, report)
+		}
+	}},
+	{name: "conflicts without values", breaks: "SUB-4", wrap: func(b *bent) {
+		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+			src, err := b.Broker.Subscribe(ctx, sub, report)
+			if errors.Is(err, messaging.ErrConflict) {
+				err = messaging.ErrConflict
+			}
+			return src, err
+		}
+	}},
+	{name: "members have a copy each", breaks: "SUB-5", wrap: func(b *bent) {
+		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+			sub.Name = fmt.Sprintf("%s-%d", sub.Name, b.next("copy "+sub.Name))
+			return b.Broker.Subscribe(ctx, sub, report)
+		}
+	}},
+	{name: "starves a member", breaks: "SUB-5", wrap: func(b *bent) {
+		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
+			if s.member > 1 {
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-s.ended:
+					return nil, messaging.ErrClosed
+				}
+			}
+			return s.Source.Receive(ctx)
+		}
+	}},
+	{name: "an idle member hoards", breaks: "SUB-5", wrap: func(b *bent) {
+		subscribe := b.Broker.Subscribe
+		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+			src, err := subscribe(ctx, sub, report)
+			if err != nil {
+				return nil, err
+			}
+			return hoards(src, 7), nil
+		}
+	}},
+	{name: "sanitises names", breaks: "SUB-7", wrap: subscribes(func(sub *messaging.Subscription) { sub.Name = strings.ReplaceAll(sub.Name, "_", "-") })},
+	{name: "folds names", breaks: "SUB-7", wrap: subscribes(func(sub *messaging.Subscription) { sub.Name = strings.ToLower(sub.Name) })},
+	{name: "filters by prefix", breaks: "SUB-8", wrap: filters(func(p, typ string) bool {
+		return strings.HasPrefix(typ, strings.TrimRight(p, "*>")) || strings.ContainsAny(p, "*>")
+	})},
+	{name: "filters without case", breaks: "SUB-8", wrap: filters(func(p, typ string) bool {
+		return matchTokens(strings.Split(strings.ToLower(p), "."), strings.Split(strings.ToLower(typ), "."))
+	})},
+	{name: "a pattern matches itself only", breaks: "SUB-8", wrap: filters(func(p, typ string) bool { return p == typ })},
+	{name: "> is none or more tokens", breaks: "SUB-8", wrap: filters(func(p, typ string) bool {
+		return matchTokens(strings.Split(p, "."), strings.Split(typ, ".")) || p == typ+".>"
+	})},
+	{name: "types are patterns", breaks: "SUB-8", wrap: filters(func(p, typ string) bool {
+		return matchTokens(strings.Split(p, "."), strings.Split(typ, ".")) || matchTokens(strings.Split(typ, "."), strings.Split(p, "."))
+	})},
+	{name: "ignores Expires", breaks: "SUB-10", wrap: subscribes(func(sub *messaging.Subscription) { sub.Expires = 0 })},
+	{name: "expires early", breaks: "SUB-10", wrap: subscribes(func(sub *messaging.Subscription) { sub.Expires = max(0, sub.Expires-2) })},
+	{name: "takes what it does not declare", breaks: "CAP-1", harness: func(h *Harness) { h.Capabilities &^= Positions | Expires }},
+
+	// Receive and settle.
+	{name: "ignores Receive's context", breaks: "RCV-1", wrap: func(b *bent) {
+		b.receive = func(_ context.Context, s *bentSource) (*messaging.Delivery, error) {
+			return s.Source.Receive(context.Background())
+		}
+	}},
+	{name: "a cancelled Receive takes", breaks: "RCV-1", wrap: func(b *bent) {
+		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
+			d, err := s.Source.Receive(ctx)
+			runtime.Gosched()
+			if err == nil && ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return d, err
+		}
+	}},
+	{name: "Receive after Close waits", breaks: "RCV-1 CLS-1", wrap: func(b *bent) {
+		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
+			d, err := s.Source.Receive(ctx)
+			if errors.Is(err, messaging.ErrClosed) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return d, err
+		}
+	}},
+	{name: "attempt is always 1", breaks: "RCV-2 RUN-1 DLQ-1", wrap: tells(func(i *reactor.Info) { i.Attempt = 1 })},
+	{name: "attempt is from 0", breaks: "RCV-2", wrap: tells(func(i *reactor.Info) { i.Attempt-- })},
+	{name: "attempts are by member", breaks: "RCV-2 SUB-9", wrap: func(b *bent) {
+		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			d.Info.Attempt = b.next(fmt.Sprint(s.sub.Name, s.member, d.Value.ID()))
+			return d
+		}
+	}},
+	{name: "forgets MaxAttempts in Info", breaks: "DLQ-1 RUN-5", wrap: tells(func(i *reactor.Info) { i.MaxAttempts = 0 })},
+	{name: "two are out in strict order", breaks: "RCV-3/strict_order_and_death DLQ-3/strict_order RCV-3", wrap: subscribes(func(sub *messaging.Subscription) {
+		if sub.MaxInFlight == 1 {
+			sub.MaxInFlight = 2
+		}
+	})},
+	{name: "one too many is out", breaks: "DLQ-3/others_go_on RCV-4", wrap: subscribes(func(sub *messaging.Subscription) { sub.MaxInFlight++ })},
+	{name: "no bound on what is out", breaks: "RCV-3 RCV-4 RUN-2", wrap: subscribes(func(sub *messaging.Subscription) { sub.MaxInFlight = 0 })},
+	{name: "reports nothing", breaks: "RET-3/told RET-3/while_a_member_is_open DLQ-3/strict_order RCV-5", wrap: func(b *bent) {
+		b.subscribe = func(ctx context.Context, sub messaging.Subscription, _ messaging.Report) (messaging.Source, error) {
+			return b.Broker.Subscribe(ctx, sub, func(context.Context, error) {})
+		}
+	}},
+	{name: "checks what it delivers", breaks: "RCV-5", wrap: func(b *bent) {
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			if event.Check(d.Value) != nil {
+				return nil
+			}
+			return d
+		}
+	}},
+	{name: "redelivers 2 ns early", breaks: "ACK-2", wrap: func(b *bent) {
+		subscribes(func(sub *messaging.Subscription) {
+			if sub.AckWait > 2 {
+				sub.AckWait -= 2
+			}
+		})(b)
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			return reactor.NewDelivery(d.Value, d.Info, d.Deadline().Add(2), d)
+		}
+	}},
+	{name: "redelivers late", breaks: "ACK-2 RCV-2", wrap: func(b *bent) {
+		subscribes(func(sub *messaging.Subscription) { sub.AckWait += 2 * time.Second })(b)
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			return reactor.NewDelivery(d.Value, d.Info, d.Deadline().Add(-2*time.Second), d)
+		}
+	}},
+	{name: "never redelivers", breaks: "ACK-2 RCV-2", wrap: func(b *bent) {
+		subscribes(func(sub *messaging.Subscription) { sub.AckWait = 10_000 * time.Hour })(b)
+		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			return reactor.NewDelivery(d.Value, d.Info, time.Now().Add(s.sub.AckWait), d)
+		}
+	}},
+	{name: "AckWait runs from Publish", breaks: "ACK-2", wrap: func(b *bent) {
+		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			return reactor.NewDelivery(d.Value, d.Info, d.Info.Stored.Add(s.sub.AckWait), d)
+		}
+	}},
+	{name: "retries at once", breaks: "ACK-3 SUB-9 RUN-1 RUN-7", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			o.After = 0
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+	{name: "retries after a second at least", breaks: "ACK-3", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			o.After = max(o.After, time.Second)
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+	{name: "retries after an hour at most", breaks: "ACK-3", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			o.After = min(o.After, time.Hour)
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+	{name: "a late settle settles", breaks: "ADM-2/stale ACK-7", wrap: func(b *bent) {
+		b.later = make(map[string]*messaging.Delivery)
+		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.later[s.sub.Name+d.Value.ID()] = d
+			return reactor.NewDelivery(d.Value, d.Info, time.Time{}, &lateSettler{b, s.sub.Name + d.Value.ID()})
+		}
+	}},
+	{name: "settles only while receiving", breaks: "ACK-8", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			if err := d.ctx.Err(); err != nil {
+				return err
+			}
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+	{name: "extends nothing", breaks: "RUN-4/second_try RUN-4/until_settled RUN-4/while_draining ACK-5 RUN-4", wrap: func(b *bent) {
+		b.extend = func(d *bentDelivery, _ context.Context) (time.Time, error) {
+			return time.Now().Add(d.source.sub.AckWait), nil
+		}
+	}},
+	{name: "cannot extend", breaks: "ACK-5 RUN-4", wrap: func(b *bent) {
+		b.extend = func(*bentDelivery, context.Context) (time.Time, error) {
+			return time.Time{}, errors.ErrUnsupported
+		}
+	}},
+
+	// Dead letters.
+	{name: "no cap", breaks: "DLQ-1", wrap: subscribes(func(sub *messaging.Subscription) { sub.MaxAttempts = 0 })},
+	{name: "one attempt too many", breaks: "RCV-3/strict_order_and_death DLQ-1", wrap: subscribes(func(sub *messaging.Subscription) {
+		if sub.MaxAttempts > 0 {
+			sub.MaxAttempts++
+		}
+	})},
+	{name: "no reason", breaks: "DLQ-2", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			o.Reason = ""
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+	{name: "a dead letter is changed", breaks: "DLQ-2", wrap: func(b *bent) {
+		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			if s.sub.DeadLettersOf != "" {
+				d.Value.SetExtension("dead", "true")
+			}
+			return d
+		}
+	}},
+	{name: "a dead letter of another age", breaks: "DLQ-2", wrap: tells(func(i *reactor.Info) {
+		if l, ok := messaging.DeadLetterFrom(*i); ok {
+			l.Stored = i.Stored
+			l.Attempts++
+			i.Annotations = l.Annotations()
+		}
+	})},
+	{name: "dead letters stay", breaks: "DLQ-4", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			if d.source.sub.DeadLettersOf != "" && o.Result == reactor.Acked {
+				o.Result = reactor.Rejected
+			}
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+	{name: "rejected dead letters go", breaks: "DLQ-4", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			if d.source.sub.DeadLettersOf != "" && o.Result == reactor.Rejected {
+				o.Result = reactor.Acked
+			}
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+	{name: "no dead letters are an empty list", breaks: "DLQ-4", wrap: func(b *bent) {
+		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+			src, err := b.Broker.Subscribe(ctx, sub, report)
+			if errors.Is(err, messaging.ErrNotFound) {
+				return b.Broker.Subscribe(ctx, messaging.Subscription{Name: sub.Name, Types: []string{"none"}}, report)
+			}
+			return src, err
+		}
+	}},
+
+	// Close.
+	{name: "a second Close panics", breaks: "CLS-1", wrap: func(b *bent) {
+		b.closing = func(s *bentSource) error {
+			if b.next(fmt.Sprintf("close %p", s)) > 1 {
+				panic("close of closed source")
+			}
+			return s.Source.Close()
+		}
+	}},
+	{name: "a second Close hangs", breaks: "CLS-1", wrap: func(b *bent) {
+		b.closing = func(s *bentSource) error {
+			if b.next(fmt.Sprintf("close %p", s)) > 1 {
+				select {}
+			}
+			return s.Source.Close()
+		}
+	}},
+	{name: "closing a broker leaves its sources", breaks: "CLS-1 RCV-1 RUN-8", wrap: func(b *bent) {
+		var closed atomic.Bool
+		b.close = func() error { closed.Store(true); return nil }
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			if closed.Load() {
+				return messaging.ErrClosed
+			}
+			return b.Broker.Publish(ctx, events...)
+		}
+	}},
+	{name: "a Close closes all members", breaks: "CLS-1", wrap: func(b *bent) {
+		members := make(map[string][]messaging.Source)
+		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+			src, err := b.Broker.Subscribe(ctx, sub, report)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			members[sub.Name] = append(members[sub.Name], src)
+			return src, err
+		}
+		b.closing = func(s *bentSource) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for _, src := range members[s.sub.Name] {
+				src.Close()
+			}
+			return nil
+		}
+	}},
+	{name: "leaves a goroutine behind", breaks: "CLS-3", wrap: func(b *bent) {
+		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
+			go func() { select {} }()
+			return b.Broker.Subscribe(ctx, sub, report)
+		}
+	}},
+}
+
+// hoards prefetches: more than a member may.
+func hoards(src messaging.Source, n int) messaging.Source {
+	ctx, stop := context.WithCancel(context.Background())
+	h := &hoarder{Source: src, stop: stop, events: make(chan *messaging.Delivery, n)}
+	h.done.Go(func() {
+		for {
+			d, err := src.Receive(ctx)
+			if err != nil {
+				close(h.events)
+				return
+			}
+			select {
+			case h.events <- d:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return h
+}
+
+type hoarder struct {
+	messaging.Source
+	events chan *messaging.Delivery
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func (h *hoarder) Receive(ctx context.Context) (*messaging.Delivery, error) {
+	select {
+	case d, ok := <-h.events:
+		if !ok {
+			return nil, messaging.ErrClosed
+		}
+		return d, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (h *hoarder) Close() error {
+	h.stop()
+	h.done.Wait()
+	return h.Source.Close()
+}
+
+// lateSettler settles whatever delivery of the event is the last.
+type lateSettler struct {
+	b   *bent
+	key string
+}
+
+func (l *lateSettler) latest() *messaging.Delivery {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	return l.b.later[l.key]
+}
+
+func (l *lateSettler) Settle(ctx context.Context, o reactor.Outcome) error {
+	return l.latest().Settle(ctx, o)
+}
+func (l *lateSettler) Extend(ctx context.Context) (time.Time, error) { return l.latest().Extend(ctx) }
+
+// registersLater is a source whose subscription is made a little later.
+func registersLater(b Broker, sub messaging.Subscription, report messaging.Report) messaging.Source {
+	l := &lateSource{ready: make(chan struct{})}
+	go func() {
+		defer close(l.ready)
+		time.Sleep(time.Millisecond)
+		l.src, l.err = b.Subscribe(context.Background(), sub, report)
+	}()
+	return l
+}
+
+type lateSource struct {
+	ready chan struct{}
+	src   messaging.Source
+	err   error
+}
+
+func (l *lateSource) Receive(ctx context.Context) (*messaging.Delivery, error) {
+	<-l.ready
+	if l.err != nil {
+		return nil, l.err
+	}
+	return l.src.Receive(ctx)
+}
+
+func (l *lateSource) Close() error {
+	<-l.ready
+	if l.err != nil {
+		return nil
+	}
+	return l.src.Close()
+}
+
+// faultyHarness is memory's with a fault.
+func faultyHarness(f fault) Harness {
+	h := memoryHarness()
+	bend := func(b Broker) Broker {
+		if f.wrap == nil {
+			return b
+		}
+		bent := &bent{Broker: b}
+		f.wrap(bent)
+		return bent
+	}
+	h.Open = func(t *testing.T) Broker {
+		b := memory.New(&f.options)
+		t.Cleanup(func() { b.Close() })
+		return bend(b)
+	}
+	good := h
+	h.OpenDiscarding = func(t *testing.T, events int) Broker { return bend(good.OpenDiscarding(t, events)) }
+	h.OpenDeadFull = func(t *testing.T) (Broker, func()) {
+		b, room := good.OpenDeadFull(t)
+		return bend(b), room
+	}
+	h.Inject = func(t *testing.T, b Broker, header map[string][]string, body []byte) {
+		if w, ok := b.(*bent); ok {
+			b = w.Broker
+		}
+		good.Inject(t, b, header, body)
+	}
+	if f.harness != nil {
+		f.harness(&h)
+	}
+	return h
+}
+
+// The suite has to say no: each of these brokers is found out, in each of the
+// requirements that it breaks.
+func TestFaults(t *testing.T) {
+	aimed := make(map[string]bool)
+	for _, f := range allFaults() {
+		for id := range strings.FieldsSeq(f.breaks) {
+			aimed[id] = true
+			id, _, _ = strings.Cut(id, "/")
+			aimed[id] = true
+		}
+		t.Run(strings.ReplaceAll(f.name, " ", "_"), func(t *testing.T) {
+			s := newSuite(faultyHarness(f))
+			for broken := range strings.FieldsSeq(f.breaks) {
+				id, name, one := strings.Cut(broken, "/")
+				var found error
+				for _, c := range checks[id] {
+					if s.lacks(c) == "" && found == nil && (!one || c.name == name) {
+						found = s.check(t, c)
+					}
+				}
+				if _, nothing := errors.AsType[skipped](found); found == nil || nothing {
+					t.Errorf("no check of %s fails", broken)
+					continue
+				}
+				text, _, _ := strings.Cut(found.Error(), "\n")
+				t.Logf("%s: %s", broken, text)
+			}
+		})
+	}
+	for _, r := range Requirements() {
+		if !aimed[r.ID] && len(checks[r.ID]) > 0 {
+			t.Logf("no fault is aimed at %s", r.ID)
+		}
+		for _, c := range checks[r.ID] {
+			if admin := strings.HasPrefix(r.ID, "ADM"); admin && !aimed[r.ID+"/"+c.name] {
+				t.Logf("no fault is aimed at %s/%s", r.ID, c.name)
+			}
+		}
+	}
+}
+
+// A broker that is as late as it says it is, and one whose Receive takes its
+// time, are not at fault.
+func TestLegal(t *testing.T) {
+	h := faultyHarness(fault{wrap: func(b *bent) {
+		subscribes(func(sub *messaging.Subscription) {
+			if sub.AckWait > 0 {
+				sub.AckWait += 50 * time.Millisecond
+			}
+		})(b)
+		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			if s.sub.AckWait == 0 {
+				return d
+			}
+			return reactor.NewDelivery(d.Value, d.Info, d.Deadline().Add(-50*time.Millisecond), d)
+		}
+		b.extend = func(d *bentDelivery, ctx context.Context) (time.Time, error) {
+			deadline, err := d.inner.Extend(ctx)
+			return deadline.Add(-50 * time.Millisecond), err
+		}
+		administers(func(a *bentAdmin) {
+			a.status = func(s *messaging.Status) {
+				if s.AckWait != messaging.DefaultAckWait {
+					s.AckWait -= 50 * time.Millisecond
+				}
+			}
+			a.update = func(ctx context.Context, sub messaging.Subscription) error {
+				if sub.AckWait > 0 {
+					sub.AckWait += 50 * time.Millisecond
+				}
+				return a.Admin.Update(ctx, sub)
+			}
+		})(b)
+	}})
+	h.Slack = 50 * time.Millisecond
+	h.Deviations = map[string]string{"SUB-4": "the wrapper changes AckWait, and so what conflicts name"}
+	Run(t, h)
+}

@@ -1,0 +1,735 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/catchment-events/catchment/event"
+	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/reactor"
+)
+
+var pubChecks = map[string][]check{
+	"PUB-1": {
+		{name: "matching_subscriptions", do: pub1Matching},
+		{name: "silent_broker", do: pub1Silent},
+		{name: "waiting_members", do: pub1Waiting},
+		{name: "backlog", do: pub1Backlog},
+		{name: "batch", do: pub1Batch},
+		{name: "while_a_handler_is_inside", do: pub1Inside},
+	},
+	"PUB-2": {
+		{name: "order", do: pub2},
+		{name: "part_way", do: pub2PartWay, needs: OrderedPublish},
+	},
+	"PUB-3": {
+		{name: "duplicates", do: pub3, dedup: true},
+		{name: "distinct", do: pub3Distinct},
+		{name: "concurrent", do: pub3Concurrent, dedup: true},
+		{name: "to_the_end_of_the_window", do: pub3Window, window: true},
+	},
+	"PUB-4": {{name: "after_the_window", do: pub4, window: true}},
+	"PUB-5": {{name: "whole_call", do: pub5}},
+	"PUB-6": {
+		{name: "context_done", do: pub6Done},
+		{name: "part_way", do: pub6Outcomes},
+		{name: "again", do: pub6Completed},
+	},
+	"PUB-7": {{name: "stuck_subscriptions", do: pub7}},
+	"PUB-8": {{name: "stored_is_delivered", do: pub8}},
+	"PUB-9": {{name: "closed_and_empty", do: pub9}},
+	"PUB-10": {
+		{name: "concurrent", do: pub10},
+	},
+	"PUB-11": {{name: "restart", do: pub11, needs: Durable, restart: true}},
+}
+
+var retChecks = map[string][]check{
+	"RET-1": {{name: "acked_or_not", do: ret1}},
+	"RET-2": {{name: "full", do: ret2, full: true}},
+	"RET-3": {
+		{name: "told", do: ret3, discards: true},
+		{name: "while_a_member_is_open", do: ret3Open, discards: true},
+	},
+}
+
+// Every subscription that matches gets every event: those that were there, and
+// those that come later and begin at the first.
+func pub1Matching(e *env) {
+	b := e.open()
+	all, one, other := e.sub(), e.sub("pub.one"), e.sub("pub.two")
+	subs := []messaging.Source{e.subscribe(b, all), e.subscribe(b, one), e.subscribe(b, other)}
+	first, second, third := e.event("pub.one"), e.event("pub.two"), e.event("pub.one")
+	e.publish(b, first)
+	e.publish(b, second, third)
+	late := []messaging.Source{e.subscribe(b, e.sub()), e.subscribe(b, e.sub("pub.one")), e.subscribe(b, e.sub("pub.two"))}
+	for _, s := range [][]messaging.Source{subs, late} {
+		e.accept(s[0], first, second, third)
+		e.accept(s[1], first, third)
+		e.accept(s[2], second)
+	}
+	e.fence(b, subs[0], "pub.three")
+	e.fence(b, late[1], "pub.one")
+}
+
+// One publish into a broker in which nothing happens, with a Receive that waits.
+func pub1Silent(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	ev := e.event("pub.silent")
+	wait := e.async(func() { e.ack(e.again(src, ev, 1, time.Time{}, time.Now().Add(e.absence()))) })
+	e.pause(e.absence())
+	e.publish(b, ev)
+	wait()
+
+	// Once more, after a Receive that found nothing.
+	e.quiet(src, e.absence())
+	ev = e.event("pub.silent")
+	wait = e.async(func() { e.accept(src, ev) })
+	e.publish(b, ev)
+	wait()
+}
+
+// No wake-up is lost: members that wait get everything, whether it comes one
+// by one or all at once.
+func pub1Waiting(e *env) {
+	b := e.open()
+	sub := e.sub()
+	var members []messaging.Source
+	for range 4 {
+		m := e.subscribe(b, sub)
+		members = append(members, m, m) // two Receives each
+	}
+	var events []event.Event
+	for range 10 {
+		events = append(events, e.events(6, "pub.waiting")...)
+	}
+	publish := e.async(func() {
+		for chunk := range slices.Chunk(events, 6) {
+			e.publish(b, chunk[:3]...)
+			for _, ev := range chunk[3:] {
+				e.publish(b, ev)
+			}
+			e.tick()
+		}
+	})
+	got := e.collect(len(events), members...)
+	publish()
+	e.contains(got, events)
+	for _, m := range members[:2] {
+		e.quiet(m, e.absence())
+	}
+}
+
+func pub1Backlog(e *env) {
+	b := e.open()
+	events := e.events(2000, "pub.backlog")
+	for chunk := range slices.Chunk(events, 100) {
+		e.publish(b, chunk...)
+	}
+	src := e.subscribe(b, e.sub())
+	e.accept(src, events...)
+	e.fence(b, src, "pub.backlog")
+}
+
+func pub1Batch(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	events := e.events(300, "pub.batch")
+	e.publish(b, events...)
+	e.accept(src, events...)
+	e.fence(b, src, "pub.batch")
+}
+
+func pub1Inside(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	inside, published, done := make(chan string, 1), make(chan struct{}), make(chan string, 1)
+	wait := e.async(func() {
+		e.ok(reactor.Run(ctx, src, func(ctx context.Context, ev event.Event) error {
+			select {
+			case inside <- ev.ID():
+				<-published
+			default:
+				done <- ev.ID()
+			}
+			return nil
+		}, nil), "Run")
+	})
+	first, second := e.event("pub.inside"), e.event("pub.inside")
+	e.publish(b, first)
+	e.await("the handler", func() bool { return len(inside) == 1 })
+	e.publish(b, second)
+	close(published)
+	e.await("the event that was published while the handler ran", func() bool { return len(done) == 1 })
+	if id := <-done; id != second.ID() {
+		e.failf("event %s was handled, want %s", id, second.ID())
+	}
+	cancel()
+	wait()
+}
+
+// await waits until a condition holds, which it should do at once.
+func (e *env) await(what string, holds func() bool) {
+	e.begin("waiting for %s", what)
+	for end := time.Now().Add(e.prompt()); !holds(); {
+		if time.Now().After(end) {
+			e.failf("%s: not within %v", what, e.prompt())
+		}
+		e.tick()
+	}
+}
+
+// losses are what a subscription was told of discarded events.
+type losses struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (l *losses) report(_ context.Context, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errs = append(l.errs, err)
+}
+
+// told expects the subscription to have been told that it lost n events, all in
+// all; a count of 0 stands for any.
+func (l *losses) told(e *env, sub messaging.Subscription, n uint64) {
+	some := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.errs) > 0
+	}
+	if n > 0 {
+		e.await("the report of events that were discarded", some)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var count uint64
+	for _, err := range l.errs {
+		d, ok := errors.AsType[*messaging.DiscardedError](err)
+		switch {
+		case !ok:
+			e.failf("the report of discarded events is no DiscardedError: %v", err)
+		case d.Subscription != sub.Name:
+			e.failf("the report of discarded events names the subscription %q, want %q", d.Subscription, sub.Name)
+		case n == 0:
+			e.failf("the subscription %s lost nothing, and was told: %v", sub.Name, err)
+		case d.Count == 0:
+			return
+		}
+		count += d.Count
+	}
+	if count != n {
+		e.failf("the subscription %s lost %d events, and was told of %d: %v", sub.Name, n, count, l.errs)
+	}
+}
+
+// Who loses events that he has not received is told, of as many as it were; and
+// nobody else is.
+func ret3(e *env) {
+	e.begin("OpenDiscarding")
+	b := e.discarding(5)
+	behind, narrow, ahead, other := e.sub(), e.sub("ret.one"), e.sub(), e.sub("ret.none")
+	e.closing(e.subscribe(b, behind))
+	e.closing(e.subscribe(b, narrow))
+	var toAhead, toOther, toBehind, toNarrow, toLate losses
+	front := e.subscribeReport(b, ahead, toAhead.report)
+	rest := e.subscribeReport(b, other, toOther.report)
+	events := e.events(12, "ret.one")
+	for i := range events {
+		if i%2 == 0 {
+			events[i].SetType("ret.two")
+		}
+		e.publish(b, events[i])
+		e.accept(front, events[i])
+	}
+	src := e.subscribeReport(b, behind, toBehind.report)
+	e.accept(src, events[7:]...)
+	toBehind.told(e, behind, 7)
+	one := e.subscribeReport(b, narrow, toNarrow.report)
+	e.accept(one, events[7], events[9], events[11])
+	toNarrow.told(e, narrow, 3)
+	late := e.sub()
+	last := e.subscribeReport(b, late, toLate.report)
+	e.accept(last, events[7:]...)
+
+	marker := e.event("ret.none")
+	e.publish(b, marker)
+	for _, src := range []messaging.Source{front, rest, src, last} {
+		e.accept(src, marker)
+		e.quiet(src, e.absence()/4)
+	}
+	e.quiet(one, e.absence()/4)
+	// Once is enough, and who lost nothing is told nothing.
+	toBehind.told(e, behind, 7)
+	toNarrow.told(e, narrow, 3)
+	toAhead.told(e, ahead, 0)
+	toOther.told(e, other, 0)
+	toLate.told(e, late, 0)
+}
+
+// A member may have fetched some of what is discarded; the rest it has lost.
+func ret3Open(e *env) {
+	e.begin("OpenDiscarding")
+	b := e.discarding(4)
+	sub := e.sub()
+	sub.MaxInFlight = 2
+	var told losses
+	src := e.subscribeReport(b, sub, told.report)
+	events := e.events(20, "ret.open")
+	e.publish(b, events[0])
+	held := e.expect(src, events[0], 1)
+	for _, ev := range events[1:] {
+		e.publish(b, ev)
+	}
+	e.ack(held)
+	got := make(map[string]bool)
+	for !got[events[len(events)-1].ID()] {
+		d := e.receive(src)
+		e.attempt(d, 1)
+		e.ack(d)
+		got[d.Value.ID()] = true
+	}
+	for _, ev := range events[16:] {
+		if !got[ev.ID()] {
+			e.failf("event %s was not discarded, and did not arrive", ev.ID())
+		}
+	}
+	told.told(e, sub, uint64(len(events)-1-len(got)))
+	e.fence(b, src, "ret.open")
+}
+
+func pub2(e *env) {
+	b := e.open()
+	events := e.events(400, "pub.order")
+	rest := events
+	for n := 1; len(rest) > 0; n = 1 + (n*7)%40 {
+		n = min(n, len(rest))
+		e.publish(b, rest[:n]...)
+		rest = rest[n:]
+	}
+	src := e.subscribe(b, e.sub())
+	var last uint64
+	for _, ev := range events {
+		d := e.expect(src, ev, 1)
+		if s := d.Info.Sequence; s != 0 && s <= last {
+			e.failf("event %s has sequence %d after %d", ev.ID(), s, last)
+		}
+		last = d.Info.Sequence
+		e.ack(d)
+	}
+}
+
+// interrupted publishes events in one call whose context ends somewhere in it,
+// and returns for each event what became of it.
+func (e *env) interrupted(b messaging.Publisher, events []event.Event) []error {
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	wait := e.async(func() {
+		for range rand.N(50) {
+			time.Sleep(time.Duration(rand.N(20)) * time.Microsecond)
+		}
+		cancel()
+	})
+	e.begin("Publish whose context is cancelled")
+	err := b.Publish(ctx, events...)
+	wait()
+	outcomes := make([]error, len(events))
+	if batch, ok := errors.AsType[*reactor.BatchError](err); ok {
+		if len(batch.Errors) != len(events) {
+			e.failf("Publish of %d events returned a BatchError with %d: %v", len(events), len(batch.Errors), err)
+		}
+		return batch.Errors
+	}
+	for i := range outcomes {
+		outcomes[i] = err
+	}
+	return outcomes
+}
+
+// completed publishes events in a call that is cut off, and again as a whole
+// right after that. It hands what arrives to see; not if all of it took so long
+// that the deduplication window may have ended.
+func (e *env) completed(see func(src messaging.Source, events []event.Event)) {
+	b := e.open()
+	for round := range 15 {
+		typ := fmt.Sprintf("pub.cut.%d", round)
+		src := e.subscribe(b, e.sub(typ))
+		events := e.events(1+rand.N(50), typ)
+		began := time.Now()
+		e.interrupted(b, events)
+		e.publish(b, events...)
+		if took := time.Since(began); took > e.Duplicates/2 {
+			e.closing(src)
+			continue
+		}
+		see(src, events)
+		e.fence(b, src, typ)
+		e.closing(src)
+	}
+}
+
+func pub2PartWay(e *env) {
+	e.completed(func(src messaging.Source, events []event.Event) { e.accept(src, events...) })
+}
+
+func pub3(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	ev := e.event("pub.twice")
+	e.publish(b, ev)
+	e.publish(b, ev)
+	other := e.event("pub.twice")
+	e.publish(b, other, ev, other)
+	e.accept(src, ev, other)
+	e.publish(b, ev, other) // after they were acked
+	changed := e.eventOf(ev.Source(), ev.ID(), "pub.changed")
+	e.publish(b, changed) // source and id are what counts
+	e.fence(b, src, "pub.twice")
+
+	// Nobody else sees a duplicate either, and a duplicate keeps no other
+	// event of its call out.
+	third := e.event("pub.twice")
+	e.publish(b, ev, third)
+	e.accept(src, third)
+	late := e.subscribe(b, e.sub("pub.twice"))
+	e.accept(late, ev, other)
+}
+
+// Events that differ in source or id are different, however the two are put
+// together.
+func pub3Distinct(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	unique := e.name()
+	var events []event.Event
+	for _, c := range [][2]string{
+		{"/a", "b"}, {"/b", "b"}, {"/a", "a"}, {"/a", "B"}, {"/A", "b"}, {"/a", "b "}, {"/a", " b"}, {"/a/b", "c"}, {"/a", "/b/c"}, {"/a/", "b/c"},
+		{"/a/b", "/c"}, {"/ab", "c"}, {"/a", "bc"}, {"/a%20b", "c"}, {"/a", "b c"}, {"/a", "%20b"}, {"/a", "1"}, {"/a", "01"}, {"/a", "1.0"},
+		{"/a:b", "c"}, {"/a", ":b:c"}, {"/a", "b:c"}, {"/a|b", "c"}, {"/a", "b|c"}, {"/a-b", "c"}, {"/a", "b-c"}, {"/a", "ü"}, {"/a", "u\u0308"},
+	} {
+		events = append(events, e.eventOf("/"+unique+c[0], c[1], "pub.distinct"))
+	}
+	e.publish(b, events[:5]...)
+	for _, ev := range events[5:] {
+		e.publish(b, ev)
+	}
+	e.accept(src, events...)
+	e.fence(b, src, "pub.distinct")
+}
+
+// Publishers of the same event at the same time: it is stored once, and it is
+// stored when the first of them is told so.
+func pub3Concurrent(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	for range 10 {
+		ev := e.event("pub.concurrent")
+		var waits []func()
+		for range 8 {
+			waits = append(waits, e.async(func() { e.publish(b, ev) }))
+		}
+		for _, wait := range waits {
+			wait()
+		}
+		e.accept(src, ev)
+	}
+	e.fence(b, src, "pub.concurrent")
+}
+
+func pub3Window(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	ev := e.event("pub.window")
+	before := time.Now()
+	e.publish(b, ev)
+	stored := time.Now()
+	e.accept(src, ev)
+	e.pause(e.Duplicates / 2)
+	e.publish(b, ev)
+	end := before.Add(e.Duplicates - 1)
+	if !e.Bubble {
+		end = before.Add(e.Duplicates * 3 / 4)
+	}
+	e.pause(time.Until(end))
+	e.publish(b, ev)
+	if e.Bubble || time.Since(before) < e.Duplicates {
+		e.fence(b, src, "pub.window")
+	}
+	// None of this has extended the window.
+	e.pause(time.Until(stored.Add(e.Duplicates + time.Second)))
+	e.publish(b, ev)
+	e.accept(src, ev)
+}
+
+func pub4(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	ev, other := e.event("pub.after"), e.event("pub.after")
+	e.publish(b, ev, other)
+	stored := time.Now()
+	e.accept(src, ev, other)
+	for range 2 {
+		e.pause(time.Until(stored.Add(e.Duplicates + time.Second)))
+		e.publish(b, ev)
+		stored = time.Now()
+		e.accept(src, ev)
+		e.publish(b, ev) // which begins a window of its own
+		e.fence(b, src, "pub.after")
+	}
+	late := e.subscribe(b, e.sub("pub.after"))
+	e.accept(late, ev, other, ev)
+}
+
+func pub5(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	bad := e.event("pub.refused")
+	v1(&bad).ID = ""
+	large := e.event("pub.refused")
+	withData("application/octet-stream", string(make([]byte, 2*messaging.MaxEventSize)))(&large)
+	good := e.events(5, "pub.good")
+	for _, c := range []struct {
+		spoiler event.Event
+		want    error
+	}{{bad, messaging.ErrInvalid}, {large, messaging.ErrTooLarge}, {event.Event{}, messaging.ErrInvalid}} {
+		for i := range len(good) + 1 {
+			call := slices.Insert(slices.Clone(good), i, c.spoiler)
+			e.is(e.tryPublish(b, call...), c.want, "Publish of six events, of which number %d is to be refused", i+1)
+		}
+	}
+	e.fence(b, src, "pub.good")
+	e.publish(b, good...) // a refused call leaves no ids either
+	e.accept(src, good...)
+	e.fence(b, src, "pub.good")
+}
+
+func pub6Done(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	canceled, cancel := context.WithCancel(e.ctx)
+	cancel()
+	expired, cancel := context.WithDeadline(e.ctx, time.Now().Add(-1))
+	defer cancel()
+	events := e.events(3, "pub.done")
+	bad := e.event("pub.done")
+	v1(&bad).Type = ""
+	for _, c := range []struct {
+		ctx  context.Context
+		want error
+	}{{canceled, context.Canceled}, {expired, context.DeadlineExceeded}} {
+		e.begin("Publish with a context that is done")
+		e.is(b.Publish(c.ctx, events[0]), c.want, "Publish with a context that is done")
+		e.is(b.Publish(c.ctx, events...), c.want, "Publish of three events with a context that is done")
+		e.is(b.Publish(c.ctx, bad), c.want, "Publish of an invalid event with a context that is done")
+	}
+	e.fence(b, src, "pub.done")
+	e.publish(b, events...)
+	e.accept(src, events...)
+}
+
+// Calls that are cut off somewhere: what was reported as stored is, and what
+// was reported as not stored is not.
+func pub6Outcomes(e *env) {
+	b := e.open()
+	stored, refused := make(map[string]bool), make(map[string]bool)
+	for range 20 {
+		events := e.events(1+rand.N(20), "pub.cut")
+		for i, err := range e.interrupted(b, events) {
+			switch {
+			case err == nil:
+				stored[events[i].ID()] = true
+			case !errors.Is(err, messaging.ErrUnknown):
+				refused[events[i].ID()] = true
+			}
+		}
+	}
+	marker := e.event("pub.cut")
+	e.publish(b, marker)
+	src := e.subscribe(b, e.sub())
+	for {
+		d := e.receive(src)
+		e.ack(d)
+		id := d.Value.ID()
+		if id == marker.ID() {
+			break
+		}
+		if refused[id] {
+			e.failf("event %s arrived, and Publish had said that it is not stored", id)
+		}
+		delete(stored, id)
+	}
+	for id := range stored {
+		e.failf("event %s did not arrive, and Publish had said that it is stored", id)
+	}
+}
+
+// Publishing all of such a call again completes it.
+func pub6Completed(e *env) {
+	e.completed(func(src messaging.Source, events []event.Event) { e.acceptAll(src, events...) })
+}
+
+func pub7(e *env) {
+	b := e.open()
+	stuck := e.sub()
+	stuck.MaxInFlight = 1
+	held, absent := e.subscribe(b, stuck), e.subscribe(b, e.sub())
+	e.closing(absent)
+	idle := e.subscribe(b, e.sub())
+	first := e.event("pub.stuck")
+	e.publish(b, first)
+	e.expect(held, first, 1) // and is not settled
+	events := e.events(1500, "pub.stuck")
+	for i := 0; i < len(events); i += 3 {
+		e.publish(b, events[i])
+		e.publish(b, events[i+1:i+3]...)
+	}
+	src := e.subscribe(b, e.sub())
+	e.accept(src, first)
+	e.accept(src, events...)
+	e.accept(idle, first)
+	e.accept(idle, events...)
+}
+
+func pub8(e *env) {
+	b := e.open()
+	var mu sync.Mutex
+	var events []event.Event
+	var waits []func()
+	for range 4 {
+		waits = append(waits, e.async(func() {
+			for i := range 50 {
+				mine := e.events(1+i%4, "pub.told")
+				if e.tryPublish(b, mine...) == nil {
+					mu.Lock()
+					events = append(events, mine...)
+					mu.Unlock()
+				}
+			}
+		}))
+	}
+	for _, wait := range waits {
+		wait()
+	}
+	src := e.subscribe(b, e.sub())
+	e.contains(e.collect(len(events), src), events)
+	e.fence(b, src, "pub.told")
+}
+
+func pub9(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	e.publish(b)
+	e.fence(b, src, "pub.empty")
+	e.closing(b)
+	done, cancel := context.WithCancel(e.ctx)
+	cancel()
+	e.begin("Publish on a closed broker")
+	e.is(b.Publish(e.ctx, e.event("pub.closed")), messaging.ErrClosed, "Publish on a closed broker")
+	e.is(b.Publish(e.ctx), messaging.ErrClosed, "Publish of no events on a closed broker")
+	e.is(b.Publish(done, e.event("pub.closed")), messaging.ErrClosed, "Publish on a closed broker with a context that is done")
+	e.is(b.Publish(e.ctx, event.Event{}), messaging.ErrClosed, "Publish of an invalid event on a closed broker")
+}
+
+func pub10(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	const publishers, each = 8, 60
+	all := make(map[string][]event.Event)
+	var waits []func()
+	for p := range publishers {
+		typ := fmt.Sprintf("pub.by.%d", p)
+		events := e.events(each, typ)
+		all[typ] = events
+		waits = append(waits, e.async(func() {
+			for i := 0; i < len(events); i += 2 + p {
+				e.publish(b, events[i:min(i+2+p, len(events))]...)
+			}
+		}))
+	}
+	for range publishers * each {
+		d := e.receive(src)
+		want := all[d.Value.Type()]
+		if len(want) == 0 {
+			e.failf("event %s arrived, which is one too many of type %s", d.Value.ID(), d.Value.Type())
+		}
+		e.same(d, want[0]) // in each publisher's order
+		e.ack(d)
+		all[d.Value.Type()] = want[1:]
+	}
+	for _, wait := range waits {
+		wait()
+	}
+	e.fence(b, src, "pub.after")
+}
+
+func pub11(e *env) {
+	b := e.open()
+	events := e.events(200, "pub.durable")
+	e.publish(b, events[:100]...)
+	for _, ev := range events[100:] {
+		e.publish(b, ev)
+	}
+	b = e.restart(b)
+	src := e.subscribe(b, e.sub())
+	e.accept(src, events...)
+	e.fence(b, src, "pub.durable")
+}
+
+func (e *env) restart(b Broker) Broker {
+	e.begin("Restart")
+	return e.restarted(b)
+}
+
+func ret1(e *env) {
+	b := e.open()
+	events := e.events(20, "ret.kept")
+	e.publish(b, events...)
+	first := e.subscribe(b, e.sub())
+	e.accept(first, events...)
+	rejecting := e.sub()
+	rejecting.MaxAttempts = 1
+	second := e.subscribe(b, rejecting)
+	for _, ev := range events[:5] {
+		e.reject(e.expect(second, ev, 1), "for a test")
+	}
+	e.pause(2 * e.AckWait)
+	third := e.subscribe(b, e.sub())
+	e.accept(third, events...)
+	e.fence(b, third, "ret.kept")
+}
+
+func ret2(e *env) {
+	b := e.openFull()
+	kept := func() []string {
+		src := e.subscribe(b, e.sub())
+		var ids []string
+		for {
+			d := e.receiveUntil(src, time.Now().Add(e.AckWait))
+			if d == nil {
+				e.closing(src)
+				return ids
+			}
+			ids = append(ids, d.Value.ID())
+			e.ack(d)
+		}
+	}
+	before := kept()
+	for range 3 {
+		e.is(e.tryPublish(b, e.event("ret.full")), messaging.ErrFull, "Publish to a log that is at its bound")
+		e.is(e.tryPublish(b, e.events(3, "ret.full")...), messaging.ErrFull, "Publish of three events to a log that is at its bound")
+	}
+	e.is(e.tryPublish(b, event.Event{}), messaging.ErrInvalid, "Publish of an invalid event to a log that is at its bound")
+	e.ok(e.tryPublish(b), "Publish of no events to a log that is at its bound")
+	if after := kept(); !slices.Equal(before, after) {
+		e.failf("the log had %d events before the Publish that was refused, and other %d after it", len(before), len(after))
+	}
+}

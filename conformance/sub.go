@@ -1,0 +1,823 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/catchment-events/catchment/event"
+	"github.com/catchment-events/catchment/messaging"
+)
+
+var subChecks = map[string][]check{
+	"SUB-1": {
+		{name: "before_the_first_receive", do: sub1},
+		{name: "at_once", do: sub1AtOnce},
+	},
+	"SUB-2": {
+		{name: "first", do: sub2First},
+		{name: "new", do: sub2New},
+		{name: "new_under_load", do: sub2NewUnderLoad},
+		{name: "sequence", do: sub2Sequence, needs: Positions},
+		{name: "sequence_ahead", do: sub2Ahead, needs: Positions},
+		{name: "time", do: sub2Time, needs: Positions},
+	},
+	"SUB-3": {{name: "resume", do: sub3}},
+	"SUB-4": {
+		{name: "conflict", do: sub4Conflict},
+		{name: "conflict_expires", do: sub4Expires, needs: Expires},
+		{name: "no_conflict", do: sub4NoConflict},
+		{name: "update", do: adm4},
+	},
+	"SUB-5": {
+		{name: "split", do: sub5Split},
+		{name: "one_at_a_time", do: sub5OneAtATime},
+		{name: "one_in_flight", do: sub5OneInFlight},
+		{name: "idle_member", do: sub5Idle},
+	},
+	"SUB-6": {{name: "independent", do: sub6}},
+	"SUB-7": {
+		{name: "bad_names", do: sub7Bad},
+		{name: "exact", do: sub7Exact},
+		{name: "other_settings_out_of_range", do: sub7Settings},
+	},
+	"SUB-8": {
+		{name: "match", do: sub8Match},
+		{name: "strange_types", do: sub8Strange},
+		{name: "malformed", do: sub8Malformed},
+	},
+	"SUB-9": {
+		{name: "close", do: sub9Close},
+		{name: "restart", do: sub9Restart, needs: Durable, restart: true},
+	},
+	"SUB-10": {
+		{name: "not_before", do: sub10NotBefore, needs: Expires},
+		{name: "after", do: sub10After, needs: Expires},
+	},
+}
+
+func sub1(e *env) {
+	b := e.open()
+	for _, start := range []messaging.Start{messaging.StartFirst(), messaging.StartNew()} {
+		sub := e.sub("sub.start." + e.name())
+		sub.Start = start
+		src := e.subscribe(b, sub)
+		events := e.events(3, sub.Types[0])
+		e.publish(b, events...)
+		e.pause(2 * e.AckWait)
+		e.accept(src, events...)
+		e.fence(b, src, sub.Types[0])
+	}
+}
+
+// The subscription exists when Subscribe returns, and not soon after.
+func sub1AtOnce(e *env) {
+	b := e.open()
+	for range 25 {
+		sub := e.sub("sub.once")
+		sub.Start = messaging.StartNew()
+		src := e.subscribe(b, sub)
+		ev := e.event("sub.once")
+		e.publish(b, ev)
+		e.closing(src)
+		e.accept(e.subscribe(b, sub), ev)
+	}
+}
+
+func sub2First(e *env) {
+	b := e.open()
+	events := e.events(5, "sub.first")
+	e.publish(b, events...)
+	src := e.subscribe(b, e.sub())
+	e.accept(src, events...)
+	e.fence(b, src, "sub.first")
+	other := e.events(2, "sub.other")
+	e.publish(b, other...)
+	e.accept(e.subscribe(b, e.sub("sub.other")), other...)
+}
+
+func sub2New(e *env) {
+	b := e.open()
+	sub := e.sub()
+	sub.Start = messaging.StartNew()
+	empty := e.subscribe(b, sub) // of a log without events
+	first := e.event("sub.new")
+	e.publish(b, first)
+	for range 10 {
+		sub := e.sub()
+		sub.Start = messaging.StartNew()
+		src := e.subscribe(b, sub)
+		next := e.event("sub.new")
+		e.publish(b, next)
+		e.accept(src, next)
+		e.fence(b, src, "sub.new")
+	}
+	filtered := e.sub("sub.new")
+	filtered.Start = messaging.StartNew()
+	src := e.subscribe(b, filtered)
+	e.publish(b, e.event("sub.other"))
+	e.fence(b, src, "sub.new")
+	e.accept(empty, first)
+}
+
+// Under load a Publish that runs while Subscribe does may go either way. All
+// others may not.
+func sub2NewUnderLoad(e *env) {
+	b := e.open()
+	type published struct {
+		event event.Event
+		began int // how many subscriptions had been made when it began
+		ended int // how many had been begun when it had returned
+	}
+	var mu sync.Mutex
+	var made, begun int
+	var log []published
+	stop := make(chan struct{})
+	var waits []func()
+	for range 3 {
+		waits = append(waits, e.async(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				p := published{event: e.event("sub.load")}
+				mu.Lock()
+				p.began = made
+				mu.Unlock()
+				e.publish(b, p.event)
+				mu.Lock()
+				p.ended = begun
+				log = append(log, p)
+				mu.Unlock()
+				if n%8 == 7 {
+					e.tick()
+				}
+			}
+		}))
+	}
+	var sources []messaging.Source
+	for range 5 {
+		e.tick()
+		sub := e.sub()
+		sub.Start = messaging.StartNew()
+		mu.Lock()
+		begun++
+		mu.Unlock()
+		sources = append(sources, e.subscribe(b, sub))
+		mu.Lock()
+		made++
+		mu.Unlock()
+	}
+	e.tick()
+	close(stop)
+	for _, wait := range waits {
+		wait()
+	}
+	marker := e.event("sub.load")
+	e.publish(b, marker)
+	for i, src := range sources {
+		got := make(map[string]bool)
+		for {
+			d := e.receive(src)
+			e.ack(d)
+			if d.Value.ID() == marker.ID() {
+				break
+			}
+			got[d.Value.ID()] = true
+		}
+		for _, p := range log {
+			switch {
+			case p.ended <= i && got[p.event.ID()]:
+				e.failf("StartNew: event %s arrived, whose Publish had returned before the call", p.event.ID())
+			case p.began > i && !got[p.event.ID()]:
+				e.failf("StartNew: event %s did not arrive, whose Publish began after the call had returned", p.event.ID())
+			}
+		}
+	}
+}
+
+// positions publishes events at different times and returns their deliveries.
+func (e *env) positions(b Broker, events []event.Event) []*messaging.Delivery {
+	src := e.subscribe(b, e.sub())
+	var out []*messaging.Delivery
+	for _, ev := range events {
+		before := time.Now()
+		e.publish(b, ev)
+		d := e.expect(src, ev, 1)
+		e.ack(d)
+		if d.Info.Sequence == 0 || d.Info.Stored.IsZero() {
+			e.failf("event %s was delivered with sequence %d, stored at %v: neither may be zero with Positions",
+				ev.ID(), d.Info.Sequence, d.Info.Stored)
+		}
+		if e.Bubble && d.Info.Stored.Before(before.Round(0)) {
+			e.failf("event %s was stored at %v, by Info, and published at %v", ev.ID(), d.Info.Stored, before)
+		}
+		if n := len(out); n > 0 && (d.Info.Sequence <= out[n-1].Info.Sequence || !d.Info.Stored.After(out[n-1].Info.Stored)) {
+			e.failf("event %s has sequence %d, stored at %v, after %d at %v", ev.ID(),
+				d.Info.Sequence, d.Info.Stored, out[n-1].Info.Sequence, out[n-1].Info.Stored)
+		}
+		out = append(out, d)
+		e.tick()
+	}
+	return out
+}
+
+func sub2Sequence(e *env) {
+	b := e.open()
+	events := e.events(6, "sub.position")
+	events[3].SetType("sub.other")
+	ds := e.positions(b, events)
+	src := e.subscribe(b, e.startFrom(ds[3].Info.Sequence, "sub.position"))
+	e.accept(src, events[4:]...) // the event at that sequence is of another type
+	src = e.subscribe(b, e.startFrom(ds[2].Info.Sequence, "sub.position"))
+	e.accept(src, events[2], events[4], events[5])
+	for _, sequence := range []uint64{0, 1, ds[0].Info.Sequence} {
+		src = e.subscribe(b, e.startFrom(sequence))
+		e.accept(src, events...)
+	}
+	next := e.subscribe(b, e.startFrom(ds[5].Info.Sequence+1))
+	more := e.events(2, "sub.position")
+	e.publish(b, more...)
+	e.accept(next, more...)
+
+	// Its position is kept like any other's.
+	sub := e.startFrom(ds[4].Info.Sequence)
+	src = e.subscribe(b, sub)
+	e.accept(src, events[4])
+	e.closing(src)
+	e.acceptAll(e.subscribe(b, sub), events[5], more[0], more[1])
+}
+
+// A sequence that the log has not reached is where the subscription starts all
+// the same.
+func sub2Ahead(e *env) {
+	b := e.open()
+	events := e.events(3, "sub.position")
+	last := e.positions(b, events)[2].Info.Sequence
+	src := e.subscribe(b, e.startFrom(last+3))
+	more := e.events(4, "sub.position")
+	more[0].SetType("sub.other")
+	e.publish(b, more...)
+	e.accept(src, more[2:]...)
+	e.fence(b, src, "sub.position")
+}
+
+func (e *env) startFrom(sequence uint64, types ...string) messaging.Subscription {
+	sub := e.sub(types...)
+	sub.Start = messaging.StartFrom(sequence)
+	return sub
+}
+
+func (e *env) startAt(t time.Time, types ...string) messaging.Subscription {
+	sub := e.sub(types...)
+	sub.Start = messaging.StartAt(t)
+	return sub
+}
+
+func sub2Time(e *env) {
+	b := e.open()
+	before := time.Now().Add(-time.Hour)
+	events := e.events(5, "sub.position")
+	ds := e.positions(b, events)
+	for _, c := range []struct {
+		t    time.Time
+		want []event.Event
+	}{
+		{before, events},
+		{ds[0].Info.Stored, events},
+		{ds[2].Info.Stored, events[2:]},
+		{ds[2].Info.Stored.Add(1), events[3:]},
+		{ds[3].Info.Stored.Add(-1), events[3:]},
+	} {
+		e.accept(e.subscribe(b, e.startAt(c.t)), c.want...)
+	}
+	src := e.subscribe(b, e.startAt(ds[4].Info.Stored.Add(1)))
+	e.fence(b, src, "sub.position")
+	for _, ahead := range []time.Duration{time.Minute, 24 * time.Hour} {
+		sub := e.startAt(time.Now().Add(ahead))
+		e.refused(b, sub, messaging.ErrInvalid)
+	}
+}
+
+func sub3(e *env) {
+	b := e.open()
+	events := e.events(6, "sub.resume")
+	e.publish(b, events...)
+	sub := e.sub()
+	src := e.subscribe(b, sub)
+	e.accept(src, events[:2]...)
+	e.closing(src)
+	e.pause(e.AckWait)
+	got := make(map[string]event.Event)
+	for _, start := range []messaging.Start{messaging.StartNew(), messaging.StartFirst()} {
+		sub.Start = start
+		src = e.subscribe(b, sub)
+		maps.Copy(got, e.collect(1, src))
+		e.closing(src)
+	}
+	if e.Capabilities.Has(Positions) {
+		sub.Start = messaging.StartFrom(1)
+	}
+	src = e.subscribe(b, sub)
+	maps.Copy(got, e.collect(2, src))
+	e.contains(got, events[2:])
+	e.fence(b, src, "sub.resume")
+}
+
+// conflicts changes one field at a time of the settings of an existing
+// subscription.
+func (e *env) conflicts(b Broker, sub messaging.Subscription, field string, have, want any, change func(*messaging.Subscription)) {
+	other := sub
+	change(&other)
+	err := e.refused(b, other, messaging.ErrConflict)
+	for _, part := range []string{field, fmt.Sprint(have), fmt.Sprint(want)} {
+		if !strings.Contains(err.Error(), part) {
+			e.failf("the conflict in %s does not name %q: %v", field, part, err)
+		}
+	}
+}
+
+func sub4Conflict(e *env) {
+	b := e.open()
+	sub := e.sub("sub.one", "sub.two")
+	sub.MaxInFlight, sub.MaxAttempts = 21, 31
+	src := e.subscribe(b, sub)
+	waiting, pending := e.event("sub.one"), e.event("sub.two")
+	e.publish(b, waiting, pending)
+	e.accept(src, waiting)
+	for _, member := range []bool{true, false} {
+		if !member {
+			e.closing(src)
+		}
+		e.conflicts(b, sub, "AckWait", sub.AckWait, 2*sub.AckWait, func(s *messaging.Subscription) { s.AckWait *= 2 })
+		e.conflicts(b, sub, "AckWait", sub.AckWait, sub.AckWait+1, func(s *messaging.Subscription) { s.AckWait++ })
+		e.conflicts(b, sub, "MaxInFlight", 21, 22, func(s *messaging.Subscription) { s.MaxInFlight = 22 })
+		e.conflicts(b, sub, "MaxInFlight", 21, messaging.DefaultMaxInFlight, func(s *messaging.Subscription) { s.MaxInFlight = 0 })
+		e.conflicts(b, sub, "MaxAttempts", 31, 32, func(s *messaging.Subscription) { s.MaxAttempts = 32 })
+		e.conflicts(b, sub, "MaxAttempts", 31, 0, func(s *messaging.Subscription) { s.MaxAttempts = 0 })
+		e.conflicts(b, sub, "Types", "sub.two", "sub.three", func(s *messaging.Subscription) { s.Types = []string{"sub.one", "sub.three"} })
+		e.conflicts(b, sub, "Types", "sub.two", "sub.one", func(s *messaging.Subscription) { s.Types = []string{"sub.one"} })
+		e.conflicts(b, sub, "Types", "sub.two", "", func(s *messaging.Subscription) { s.Types = nil })
+	}
+	src = e.subscribe(b, sub) // which all this has not changed
+	e.accept(src, pending)
+	e.fence(b, src, "sub.one")
+}
+
+func sub4Expires(e *env) {
+	b := e.open()
+	sub := e.sub()
+	sub.Expires = e.long()
+	e.subscribe(b, sub)
+	e.conflicts(b, sub, "Expires", sub.Expires, 2*sub.Expires, func(s *messaging.Subscription) { s.Expires *= 2 })
+	e.conflicts(b, sub, "Expires", sub.Expires, 0, func(s *messaging.Subscription) { s.Expires = 0 })
+}
+
+func sub4NoConflict(e *env) {
+	b := e.open()
+	sub := e.sub("sub.one", "sub.two")
+	e.subscribe(b, sub)
+	sub.Types = []string{"sub.two", "sub.one", "sub.two"}
+	e.subscribe(b, sub)
+
+	defaults := messaging.Subscription{Name: e.name()}
+	e.subscribe(b, defaults)
+	explicit := defaults
+	explicit.AckWait, explicit.MaxInFlight = messaging.DefaultAckWait, messaging.DefaultMaxInFlight
+	explicit.Types = []string{}
+	e.subscribe(b, explicit)
+
+	all := e.sub(">")
+	all.Start = messaging.StartNew()
+	e.subscribe(b, all)
+	all.Start = messaging.StartFirst()
+	e.subscribe(b, all)
+	all.Types = nil
+	e.refused(b, all, messaging.ErrConflict) // a set of patterns, not what they match
+}
+
+func sub5Split(e *env) {
+	b := e.open()
+	sub := e.sub()
+	sub.MaxInFlight = 8
+	members := []messaging.Source{e.subscribe(b, sub), e.subscribe(b, sub), e.subscribe(b, sub)}
+	events := e.events(60, "sub.split")
+	publish := e.async(func() {
+		for chunk := range slices.Chunk(events, 20) {
+			e.publish(b, chunk...)
+		}
+	})
+	got, counts := e.share(len(events), e.AckWait/100, members...)
+	publish()
+	e.contains(got, events)
+	for i, n := range counts {
+		if n == 0 {
+			e.failf("member %d of 3 got none of %d events: they got %v", i+1, len(events), counts)
+		}
+	}
+	for _, m := range members {
+		e.quiet(m, e.absence())
+	}
+}
+
+// An event that one member holds is with nobody else, also if that is open to
+// receive it, and goes on to another when the time comes.
+func sub5OneAtATime(e *env) {
+	b := e.open()
+	sub := e.sub()
+	one, two := e.subscribe(b, sub), e.subscribe(b, sub)
+	ev := e.event("sub.held")
+	e.publish(b, ev)
+	d, holder, other := e.either(one, two)
+	e.same(d, ev)
+	e.quiet(other, e.absence())
+	e.quiet(holder, e.absence())
+	e.retry(d, 0)
+	e.closing(holder)
+	e.ack(e.expect(other, ev, 2))
+	e.quiet(other, e.absence())
+}
+
+// either receives from whichever of two members gets something, and returns
+// that member and the other.
+func (e *env) either(one, two messaging.Source) (d *messaging.Delivery, holder, other messaging.Source) {
+	type result struct {
+		d             *messaging.Delivery
+		holder, other messaging.Source
+	}
+	results := make(chan result, 2)
+	ctx, cancel := context.WithTimeout(e.ctx, e.prompt())
+	defer cancel()
+	receive := func(m, n messaging.Source) func() {
+		return func() {
+			d, err := m.Receive(ctx)
+			if err == nil {
+				cancel()
+				results <- result{d, m, n}
+				return
+			}
+			if ctx.Err() == nil {
+				e.failf("Receive: %w", err)
+			}
+		}
+	}
+	e.begin("Receive of one of two members")
+	wait1, wait2 := e.async(receive(one, two)), e.async(receive(two, one))
+	wait1()
+	wait2()
+	switch len(results) {
+	case 0:
+		e.failf("nothing arrived within %v", e.prompt())
+	case 2:
+		e.failf("two members received, events %s and %s: one was published", (<-results).d.Value.ID(), (<-results).d.Value.ID())
+	}
+	r := <-results
+	return r.d, r.holder, r.other
+}
+
+// Also with the smallest window each member has its turn.
+func sub5OneInFlight(e *env) {
+	b := e.open()
+	sub := e.sub()
+	sub.MaxInFlight = 1
+	members := []messaging.Source{e.subscribe(b, sub), e.subscribe(b, sub)}
+	events := e.events(40, "sub.turns")
+	e.publish(b, events...)
+	got, counts := e.share(len(events), e.AckWait/100, members...)
+	e.contains(got, events)
+	if counts[0] == 0 || counts[1] == 0 {
+		e.failf("of two members that both received, one got nothing: they got %v", counts)
+	}
+}
+
+// A member that does not receive keeps others from no more than its share, and
+// from nothing once it has closed.
+func sub5Idle(e *env) {
+	b := e.open()
+	sub := e.sub()
+	sub.MaxInFlight = 8
+	idle := e.subscribe(b, sub)
+	events := e.events(20, "sub.idle")
+	e.publish(b, events...)
+	e.pause(e.AckWait / 10) // for it to take what it will
+	busy := e.subscribe(b, sub)
+	got := e.collect(len(events)-sub.MaxInFlight/2, busy)
+	e.closing(idle)
+	for len(got) < len(events) {
+		d := e.receive(busy)
+		e.attempt(d, 1)
+		e.ack(d)
+		got[d.Value.ID()+" "+d.Value.Source()] = d.Value
+	}
+	e.contains(got, events)
+	e.quiet(busy, e.absence())
+}
+
+func sub6(e *env) {
+	b := e.open()
+	narrow := e.sub()
+	narrow.MaxInFlight = 1
+	narrow.MaxAttempts = 2
+	stuck, retrying, free := e.subscribe(b, narrow), e.subscribe(b, e.sub()), e.subscribe(b, e.sub())
+	events := e.events(50, "sub.free")
+	e.publish(b, events[:25]...)
+	held := e.expect(stuck, events[0], 1)
+	for range 10 {
+		e.retry(e.receive(retrying), e.long()/4)
+	}
+	e.publish(b, events[25:]...)
+	e.accept(free, events...)
+	e.accept(retrying, events[10:]...)
+	e.reject(held, "for a test")
+	e.ack(e.expect(stuck, events[1], 1))
+	late := e.subscribe(b, e.sub())
+	e.accept(late, events...)
+	e.fence(b, free, "sub.free")
+}
+
+func sub7Bad(e *env) {
+	b := e.open()
+	long := strings.Repeat("x", 65)
+	names := []string{
+		"", " ", "-a", "_a", "A", "aB", "a.b", "a b", " a", "a ", "a/b", `a\b`, "a*", "*", ">", "a>", "ü", "aü", "a\n", "a\x00", "..",
+		"a:b", "a%2Db", "a,b", "a=b", "$a", "a|b", long, strings.Repeat("ü", 32), "\xff",
+	}
+	for _, name := range names {
+		e.refused(b, messaging.Subscription{Name: name}, messaging.ErrInvalid)
+	}
+	for _, name := range names[1:] {
+		e.refused(b, messaging.Subscription{Name: e.name(), DeadLettersOf: name}, messaging.ErrInvalid)
+	}
+}
+
+// Names that are nearly the same are different names, as short and as long as
+// they may be.
+func sub7Exact(e *env) {
+	b := e.open()
+	ev := e.event("sub.names")
+	e.publish(b, ev)
+	base := e.id
+	fill := strings.Repeat("x", 64-len(base)-1)
+	for _, name := range []string{
+		base, base + "-", base + "_", base + "-a", base + "_a", base + "-a-b", base + "-a_b", base + "_a-b", base + "_a_b", base + "--a",
+		base + "__a", base + "0", base + "00", base + fill + "a", base + fill + "b", "0" + base, "00" + base,
+	} {
+		sub := e.sub()
+		sub.Name = name
+		src := e.subscribe(b, sub)
+		e.ack(e.expect(src, ev, 1)) // not acked by any other
+		e.closing(src)
+	}
+}
+
+func sub7Settings(e *env) {
+	b := e.open()
+	types := func(n int) []string {
+		out := make([]string, n)
+		for i := range out {
+			out[i] = fmt.Sprintf("sub.type.%d", i)
+		}
+		return out
+	}
+	e.refused(b, messaging.Subscription{Name: e.name(), AckWait: -1}, messaging.ErrInvalid)
+	e.refused(b, messaging.Subscription{Name: e.name(), MaxInFlight: -1}, messaging.ErrInvalid)
+	e.refused(b, messaging.Subscription{Name: e.name(), MaxAttempts: -1}, messaging.ErrInvalid)
+	e.refused(b, messaging.Subscription{Name: e.name(), Expires: -1}, messaging.ErrInvalid)
+	e.refused(b, e.sub(types(65)...), messaging.ErrInvalid)
+	src := e.subscribe(b, e.sub(types(64)...))
+	events := []event.Event{e.event("sub.type.0"), e.event("sub.type.63")}
+	e.publish(b, events[0], e.event("sub.type.64"), events[1])
+	e.accept(src, events...)
+
+	// Refusals come in this order: closed, context done, invalid.
+	done, cancel := context.WithCancel(e.ctx)
+	cancel()
+	_, err := b.Subscribe(done, messaging.Subscription{}, nil)
+	e.is(err, context.Canceled, "Subscribe with bad settings and a context that is done")
+	_, err = b.Subscribe(done, e.sub(), nil)
+	e.is(err, context.Canceled, "Subscribe with a context that is done")
+	e.closing(b)
+	_, err = b.Subscribe(done, messaging.Subscription{}, nil)
+	e.is(err, messaging.ErrClosed, "Subscribe on a closed broker with bad settings and a context that is done")
+	_, err = b.Subscribe(e.ctx, e.sub(), nil)
+	e.is(err, messaging.ErrClosed, "Subscribe on a closed broker")
+}
+
+// matches are patterns, and which of the types they match.
+var matches = []struct {
+	patterns []string
+	types    []string
+}{
+	{nil, []string{"order", "orders", "Order", "order.created", "order.created.eu", "order.Created", "orde", "invoice.created", "a.b.c.d"}},
+	{[]string{"order"}, []string{"order"}},
+	{[]string{"order.created"}, []string{"order.created"}},
+	{[]string{"*"}, []string{"order", "orders", "Order", "orde"}},
+	{[]string{"order.*"}, []string{"order.created", "order.Created"}},
+	{[]string{"*.created"}, []string{"order.created", "invoice.created"}},
+	{[]string{"*.*"}, []string{"order.created", "order.Created", "invoice.created"}},
+	{[]string{"order.>"}, []string{"order.created", "order.created.eu", "order.Created"}},
+	{[]string{"*.created.*"}, []string{"order.created.eu"}},
+	{[]string{"*.created.>"}, []string{"order.created.eu"}},
+	{[]string{"a.*.c.>"}, []string{"a.b.c.d"}},
+	{[]string{"a.b.>"}, []string{"a.b.c.d"}},
+	{[]string{"a.b.c.d.>"}, nil},
+	{[]string{">"}, []string{"order", "orders", "Order", "order.created", "order.created.eu", "order.Created", "orde", "invoice.created", "a.b.c.d"}},
+	{[]string{"order.>", "order.created", "*.created", "*.*"}, []string{"order.created", "order.created.eu", "order.Created", "invoice.created"}},
+	{[]string{"order", ">"}, []string{"order", "orders", "Order", "order.created", "order.created.eu", "order.Created", "orde", "invoice.created", "a.b.c.d"}},
+	{[]string{"orders", "invoice.created"}, []string{"orders", "invoice.created"}},
+	{[]string{"nothing"}, nil},
+}
+
+func sub8Match(e *env) {
+	b := e.open()
+	var events []event.Event
+	for _, typ := range matches[0].types {
+		events = append(events, e.event(typ))
+	}
+	end := e.event("end.of.the.types")
+	e.publish(b, append(slices.Clone(events), end)...)
+	for _, m := range matches {
+		patterns := m.patterns
+		if patterns != nil {
+			patterns = append(slices.Clone(patterns), end.Type())
+		}
+		src := e.subscribe(b, e.sub(patterns...))
+		for _, ev := range events {
+			if slices.Contains(m.types, ev.Type()) {
+				e.accept(src, ev)
+			}
+		}
+		e.accept(src, end)
+		e.closing(src)
+	}
+}
+
+// Types that look like patterns are data: they are matched by patterns that
+// match them, and by no others.
+func sub8Strange(e *env) {
+	b := e.open()
+	var events []event.Event
+	for _, typ := range strangeTypes {
+		events = append(events, e.event(typ))
+	}
+	end := e.event("end.of.the.types")
+	e.publish(b, append(slices.Clone(events), end)...)
+	for _, patterns := range [][]string{
+		{"*"}, {"*.*"}, {"a.*"}, {"*.a"}, {"a.>"}, {"*.*.*"}, {"a.*.b"}, {"$JS.>"}, {"$JS.API.STREAM.DELETE.x"}, {"$SYS.*"}, {"%"}, {"%2A"},
+		{"100%"}, {"a b"}, {" a "}, {"ünï.*"}, {"*.cödé"}, {"日本.語"}, {"a.b"}, {"A.b"}, {"a#"}, {"#"}, {`a\b`}, {"a:b", "a,b"}, {"2A"}, {"_INBOX.>"},
+	} {
+		src := e.subscribe(b, e.sub(append(slices.Clone(patterns), end.Type())...))
+		for _, ev := range events {
+			if slices.ContainsFunc(patterns, func(p string) bool { return matchTokens(strings.Split(p, "."), strings.Split(ev.Type(), ".")) }) {
+				e.accept(src, ev)
+			}
+		}
+		e.accept(src, end)
+		e.closing(src)
+	}
+}
+
+// matchTokens is SUB-8's matching in its own words; package event is under
+// test, too.
+func matchTokens(pattern, typ []string) bool {
+	for i, p := range pattern {
+		switch {
+		case p == ">":
+			return len(typ) > i
+		case i >= len(typ), p != "*" && p != typ[i]:
+			return false
+		}
+	}
+	return len(pattern) == len(typ)
+}
+
+func sub8Malformed(e *env) {
+	b := e.open()
+	for _, pattern := range []string{
+		"", ".", "a.", ".a", "a..b", ">.a", "a.>.b", "a>", ">a", "a*", "*a", "a*b", "a.b*", "**", ">>", "*>", "a.*b.c", "a.b>",
+	} {
+		e.refused(b, e.sub(pattern), messaging.ErrInvalid)
+		e.refused(b, e.sub("a", pattern, "b"), messaging.ErrInvalid)
+	}
+}
+
+func sub9Close(e *env) {
+	b := e.open()
+	sub := e.sub()
+	src := e.subscribe(b, sub)
+	events := e.events(4, "sub.kept")
+	e.publish(b, events[:2]...)
+	first := e.expect(src, events[0], 1)
+	e.accept(src, events[1])
+	e.retry(first, 0)
+	d := e.expect(src, events[0], 2)
+	from, due := e.retryAfter(d, 2*e.AckWait)
+	e.publish(b, events[2:]...)
+	e.closing(src)
+
+	e.pause(e.AckWait / 2)
+	src = e.subscribe(b, sub)
+	e.acceptAll(src, events[2:]...)
+	e.closing(src)
+	src = e.subscribe(b, sub)
+	e.retry(e.again(src, events[0], 3, from, due), 0)
+	e.closing(src)
+	src = e.subscribe(b, sub)
+	e.ack(e.expect(src, events[0], 4))
+	e.quiet(src, e.absence())
+}
+
+func sub9Restart(e *env) {
+	b := e.open()
+	sub := e.short() // a member that was killed gives nothing back
+	src := e.subscribe(b, sub)
+	events := e.events(4, "sub.kept")
+	e.publish(b, events[:2]...)
+	d := e.expect(src, events[0], 1)
+	e.accept(src, events[1])
+	e.retry(d, 0)
+	e.retry(e.expect(src, events[0], 2), 0)
+	d = e.expect(src, events[0], 3)
+	e.retry(d, e.AckWait/2)
+	e.publish(b, events[2:]...)
+	e.pause(e.AckWait / 4)
+	b = e.restart(b)
+	src = e.subscribe(b, sub)
+	seen := make(map[string]int)
+	for seen[events[0].ID()] == 0 || seen[events[2].ID()] == 0 || seen[events[3].ID()] == 0 {
+		d := e.receive(src)
+		seen[d.Value.ID()] = d.Info.Attempt
+		e.ack(d)
+	}
+	if n := seen[events[0].ID()]; n < 4 || n > 4 && e.Capabilities.Has(ExactAttempts) {
+		e.failf("event %s has attempt %d after three that failed and a restart", events[0].ID(), n)
+	}
+	if _, ok := seen[events[1].ID()]; ok && e.Capabilities.Has(ConfirmedAck) {
+		e.failf("event %s arrived after it was acked", events[1].ID())
+	}
+	other := sub
+	other.MaxInFlight = 7
+	e.refused(b, other, messaging.ErrConflict) // its settings are kept, too
+}
+
+func sub10NotBefore(e *env) {
+	b := e.open()
+	sub := e.sub()
+	sub.Expires = 2 * e.AckWait
+	sub.Start = messaging.StartNew()
+	src := e.subscribe(b, sub)
+	events := e.events(3, "sub.expires")
+	e.publish(b, events...)
+	e.accept(src, events[0])
+	e.pause(3 * sub.Expires) // it has a member, if an idle one
+	e.accept(src, events[1])
+	e.closing(src)
+	if e.Bubble {
+		e.pause(sub.Expires - 1)
+	} else {
+		e.pause(sub.Expires / 4)
+	}
+	src = e.subscribe(b, sub)
+	e.accept(src, events[2])
+	e.fence(b, src, "sub.expires")
+}
+
+func sub10After(e *env) {
+	b := e.open()
+	sub := e.sub()
+	sub.Expires = 2 * e.AckWait
+	src := e.subscribe(b, sub)
+	old := e.event("sub.expires")
+	e.publish(b, old)
+	e.accept(src, old)
+	e.closing(src)
+	closed := time.Now()
+	e.pause(sub.Expires + e.Slack)
+	other := sub
+	other.MaxInFlight = 7
+	for {
+		// It is gone when other settings are no conflict. What looks for it
+		// does not keep it: it never had a member in between.
+		ctx, cancel := context.WithTimeout(e.ctx, e.prompt())
+		src, err := b.Subscribe(ctx, other, nil)
+		cancel()
+		if err == nil {
+			e.accept(src, old) // from the first event on, as a new one
+			break
+		}
+		if !errors.Is(err, messaging.ErrConflict) {
+			e.ok(err, "Subscribe(%+v)", other)
+		}
+		if e.Bubble || time.Since(closed) > sub.Expires+e.Slack+e.prompt() {
+			e.failf("the subscription still exists %v after its last member closed", time.Since(closed))
+		}
+		e.pause(e.AckWait / 4)
+	}
+}
