@@ -1,0 +1,197 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// The server counts every delivery of a message; a failed one is an attempt,
+// one that was given back is not [RCV-2]. So each that is given back is noted
+// beside the dead letters, before it is: under a subject that names the
+// consumer's incarnation and the message, with the number of such deliveries.
+// Whoever gets a message for the second time or more asks for the note.
+
+func (m *member) creditSubject(p *message) string {
+	return p.of.note + strconv.FormatUint(p.sequence, 10)
+}
+
+// handBack gives messages back to the server, for any member, at once, and
+// their deliveries do not count as attempts.
+func (m *member) handBack(ctx context.Context, back []*message) {
+	if len(back) == 0 {
+		return
+	}
+	// In the order of the log, in which the server delivers them again.
+	slices.SortFunc(back, func(a, b *message) int {
+		if a.sequence < b.sequence {
+			return -1
+		}
+		return 1
+	})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	var notes []*nats.Msg
+	for _, p := range back {
+		if !p.counted && !m.count(ctx, p) {
+			continue // to write less than there is would be worse
+		}
+		notes = append(notes, &nats.Msg{
+			Subject: m.creditSubject(p),
+			Header: nats.Header{
+				natsjs.MsgRollup: {natsjs.MsgRollupSubject},
+				// One delivery gives one credit, however often it is sent.
+				natsjs.MsgIDHeader: {m.creditSubject(p) + "." + strconv.Itoa(p.delivered)},
+			},
+			Data: strconv.AppendInt(nil, int64(p.credit+1), 10),
+		})
+	}
+	m.broker.publish.publish(ctx, notes...)
+	// Without its note a delivery counts; to wait for AckWait would count, too.
+	// The last is confirmed, and with it those before: what is pulled after
+	// that gets them before anything new.
+	last := len(back) - 1
+	for _, p := range back[:last] {
+		_ = m.broker.nc.Publish(p.Msg.Reply, []byte(ackNak))
+	}
+	_, _ = m.broker.nc.RequestWithContext(ctx, back[last].Msg.Reply, []byte(ackNak))
+}
+
+// askCredit asks for a message's note. The answer comes to message.
+func (m *member) askCredit(token uint64, p *message) {
+	// Should it be lost, mind asks again.
+	_ = m.broker.nc.PublishMsg(&nats.Msg{
+		Subject: m.broker.getSubject(),
+		Reply:   m.inbox + "c." + formatToken(token),
+		Data:    getLast(m.creditSubject(p)),
+	})
+}
+
+// count asks for a message's note, and waits for the answer.
+func (m *member) count(ctx context.Context, p *message) bool {
+	note, found, err := m.broker.lastOf(ctx, m.creditSubject(p))
+	if err != nil {
+		return false
+	}
+	p.credit, p.counted = parseCredit(note, found), true
+	return true
+}
+
+func parseCredit(note []byte, found bool) int {
+	if !found {
+		return 0
+	}
+	credit, _ := strconv.Atoi(string(note)) // we wrote it
+	return credit
+}
+
+// lastOf returns the last message under a subject of the stream beside the log,
+// from the stream's leader: a replica may not have what was written just now.
+func (b *Broker) lastOf(ctx context.Context, subject string) (data []byte, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	msg, err := b.nc.RequestWithContext(ctx, b.getSubject(), getLast(subject))
+	if err != nil {
+		return nil, false, fmt.Errorf("stream %q: %w", b.cfg.deadStream(), err)
+	}
+	return parseLast(msg)
+}
+
+func (b *Broker) getSubject() string { return "$JS.API.STREAM.MSG.GET." + b.cfg.deadStream() }
+
+func getLast(subject string) []byte {
+	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		panic(err) // strings, all of them
+	}
+	return body
+}
+
+// noMessage is the server's error code for a subject without a message.
+const noMessage natsjs.ErrorCode = 10037
+
+func parseLast(msg *nats.Msg) (data []byte, found bool, err error) {
+	var answer struct {
+		Message struct {
+			Data []byte `json:"data"`
+		} `json:"message"`
+		Error *natsjs.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		return nil, false, err
+	}
+	if answer.Error == nil {
+		return answer.Message.Data, true, nil
+	}
+	if answer.Error.ErrorCode == noMessage {
+		return nil, false, nil
+	}
+	return nil, false, answer.Error
+}
+
+// credited takes the answer to askCredit: the message can be received now, or
+// is dead.
+func (m *member) credited(msg *nats.Msg, rest string) {
+	token, ok := parseToken(rest)
+	if !ok {
+		return
+	}
+	note, found, err := parseLast(msg)
+	if err != nil {
+		return // mind asks again
+	}
+	m.mu.Lock()
+	p := m.asked[token]
+	delete(m.asked, token)
+	if p == nil || p.handled {
+		m.mu.Unlock()
+		return
+	}
+	p.credit, p.counted = parseCredit(note, found), true
+	most := m.settings().MaxAttempts
+	dead := most > 0 && p.attempt() > most
+	if dead {
+		m.ready = remove(m.ready, p)
+		m.drop(p)
+	}
+	m.mu.Unlock()
+	signal(m.available)
+	switch {
+	case !dead:
+	case m.id.DeadLettersOf != "":
+		_ = m.finish(m.ctx, p, ackTerm)
+	default:
+		m.keep(p, m.letter(p, m.overdue(), most), nil)
+	}
+}
+
+// forgetCredit removes a message's note, when it is settled.
+func (m *member) forgetCredit(p *message) {
+	body, _ := json.Marshal(map[string]string{"filter": m.creditSubject(p)})
+	_ = m.broker.nc.PublishMsg(&nats.Msg{
+		Subject: "$JS.API.STREAM.PURGE." + m.broker.cfg.deadStream(),
+		Reply:   m.inbox + "x.0", // the server answers only who wants to know
+		Data:    body,
+	})
+}
+
+// surplus takes out of ready what has waited, and is more than the member has
+// lately used: somebody else may want it [SUB-5]. m.mu is held.
+func (m *member) surplus(now time.Time) []*message {
+	target := m.usage.target(now, m.now().most)
+	if len(m.ready) <= target || now.Sub(m.ready[target].arrived) < time.Second {
+		return nil
+	}
+	back := slices.Clone(m.ready[target:])
+	m.ready = m.ready[:target:target]
+	for _, p := range back {
+		m.drop(p)
+	}
+	return back
+}

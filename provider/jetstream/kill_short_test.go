@@ -1,0 +1,12 @@
+//go:build !soak
+
+package jetstream_test
+
+import "time"
+
+// How long TestKill goes on; with -tags soak, longer.
+const (
+	killEvents   = 5_000
+	killRounds   = 12
+	killPatience = 20 * time.Second
+)

@@ -1,0 +1,144 @@
+package jetstream_test
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/catchment-events/catchment/provider/jetstream"
+)
+
+// A link is a TCP connection to a server that can be cut and mended, and can
+// lead elsewhere afterwards.
+type link struct {
+	listener net.Listener
+
+	mu     sync.Mutex
+	target string // empty: cut
+	conns  map[net.Conn]struct{}
+	held   bool // what the server sends is held back
+	wake   *sync.Cond
+}
+
+func newLink(t *testing.T, target string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{listener: listener, target: target, conns: make(map[net.Conn]struct{})}
+	l.wake = sync.NewCond(&l.mu)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { l.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		l.hold(false)
+		l.cut()
+		wg.Wait()
+	})
+	return l
+}
+
+func (l *link) serve(client net.Conn) {
+	defer client.Close()
+	l.mu.Lock()
+	target := l.target
+	l.mu.Unlock()
+	if target == "" {
+		return
+	}
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	l.mu.Lock()
+	if l.target != target {
+		l.mu.Unlock()
+		return
+	}
+	l.conns[client], l.conns[server] = struct{}{}, struct{}{}
+	l.mu.Unlock()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	})
+	wg.Go(func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := server.Read(buf)
+			l.mu.Lock()
+			for l.held {
+				l.wake.Wait()
+			}
+			l.mu.Unlock()
+			if n > 0 {
+				if _, err := client.Write(buf[:n]); err != nil {
+					break
+				}
+			}
+			if err != nil {
+				break
+			}
+		}
+		_ = client.Close()
+	})
+	wg.Wait()
+	l.mu.Lock()
+	delete(l.conns, client)
+	delete(l.conns, server)
+	l.mu.Unlock()
+}
+
+// cut breaks the link, and all that goes over it.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.target = ""
+	for c := range l.conns {
+		_ = c.Close()
+	}
+}
+
+// mend makes the link lead to target.
+func (l *link) mend(target string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.target = target
+}
+
+// hold holds back what the server sends, as a stalled network does.
+func (l *link) hold(held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = held
+	l.wake.Broadcast()
+}
+
+func (l *link) url() string { return "nats://" + l.listener.Addr().String() }
+
+// connect returns a connection over the link that is closed with the test.
+func (l *link) connect(t *testing.T, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	nc, err := jetstream.Connect(l.url(), append([]nats.Option{
+		nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}

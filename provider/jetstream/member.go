@@ -1,0 +1,534 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/catchment-events/catchment/event"
+	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/reactor"
+)
+
+// A member is one source of a subscription. A message that the server sends it
+// is in the member's keeping until it is handed out: it waits to be received,
+// or for an answer about its attempts, or to be stored as a dead letter. What
+// is kept is kept alive (lease.go); where it comes from is in pull.go; how it
+// is settled, in settle.go and bury.go.
+//
+// The client calls message for everything that arrives, and one goroutine, mind,
+// looks after time and the connection.
+type member struct {
+	broker   *Broker
+	id       messaging.Subscription // its name; for the rest see settings
+	report   messaging.Report
+	current  atomic.Pointer[incarnation]
+	prefix   string // of the subjects it reads
+	inbox    string // prefix of what it asks for
+	incoming *nats.Subscription
+	changes  *nats.Subscription
+
+	ctx    context.Context // of what it does by itself
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	close  func() error // once
+
+	available chan struct{} // room for one: the first of ready can be received
+	ended     chan struct{} // closed with err
+	nudge     chan struct{} // room for one: mind should look now
+
+	mu sync.Mutex
+	// Below: under mu.
+	err     error                 // why it has ended
+	kept    map[*message]struct{} // in its keeping
+	ready   []*message            // of these, what waits to be received, in order
+	asked   map[uint64]*message   // of these, what is not counted yet, by token
+	probes  map[uint64]probe      // requests for more time, by token
+	late    []*message            // arrived after the end
+	out     map[*handed]struct{}
+	token   uint64
+	pulls   pulls
+	usage   usage
+	gap     gap
+	checked time.Time // when the consumer was last looked for
+	check   bool      // it should be
+}
+
+func newMember(b *Broker, i *incarnation, report messaging.Report) (*member, error) {
+	_, prefix := b.log(i.sub)
+	m := &member{
+		broker:    b,
+		id:        messaging.Subscription{Name: i.sub.Name, DeadLettersOf: i.sub.DeadLettersOf},
+		report:    report,
+		prefix:    prefix,
+		inbox:     b.nc.NewInbox() + ".",
+		available: make(chan struct{}, 1),
+		ended:     make(chan struct{}),
+		nudge:     make(chan struct{}, 1),
+		kept:      make(map[*message]struct{}),
+		asked:     make(map[uint64]*message),
+		probes:    make(map[uint64]probe),
+		out:       make(map[*handed]struct{}),
+	}
+	m.begin(i)
+	m.close = sync.OnceValue(m.shut)
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	incoming, err := b.nc.Subscribe(m.inbox+">", m.message)
+	if err != nil {
+		return nil, err
+	}
+	m.incoming = incoming
+	if err := incoming.SetPendingLimits(-1, -1); err != nil { // pulls bound it
+		return nil, err
+	}
+	if m.changes, err = b.nc.Subscribe(b.changed(m.id), m.changed); err != nil {
+		return nil, errors.Join(err, incoming.Unsubscribe())
+	}
+	m.work.Go(m.mind)
+	return m, nil
+}
+
+// begin reads an incarnation, from where it is.
+func (m *member) begin(i *incarnation) {
+	m.current.Store(i)
+	info := i.consumer.CachedInfo()
+	m.gap = gap{sequence: info.Delivered.Stream, delivery: info.Delivered.Consumer, behind: info.NumPending > 0}
+}
+
+// now is the incarnation that m reads.
+func (m *member) now() *incarnation { return m.current.Load() }
+
+// settings are the subscription's, as far as m knows.
+func (m *member) settings() messaging.Subscription { return m.now().sub }
+
+// Receive implements [messaging.Source].
+func (m *member) Receive(ctx context.Context) (*messaging.Delivery, error) {
+	for {
+		p, err := m.wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if d, err := m.handOut(ctx, p); d != nil || err != nil {
+			return d, err
+		}
+	}
+}
+
+// wait takes the next message that is ready. It stays in m's keeping.
+func (m *member) wait(ctx context.Context) (*message, error) {
+	for {
+		m.mu.Lock()
+		err := m.err
+		if err == nil {
+			err = ctx.Err()
+		}
+		var p *message
+		var pull int
+		if err == nil && m.hasReady() {
+			p, m.ready[0] = m.ready[0], nil
+			m.ready = m.ready[1:]
+			now := time.Now()
+			m.usage.note(now)
+			pull = m.want(now)
+		}
+		more := m.hasReady()
+		m.mu.Unlock()
+
+		if more {
+			signal(m.available) // for the next Receive; ours may have come for this one
+		}
+		m.pull(pull)
+		if p != nil || err != nil {
+			return p, err
+		}
+		select {
+		case <-m.available:
+		case <-m.ended:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// hasReady reports whether wait would find something. What is not counted yet
+// holds up what came after it: the order of the log is worth a round trip.
+// m.mu is held.
+func (m *member) hasReady() bool { return len(m.ready) > 0 && m.ready[0].counted }
+
+// signal leaves word in a channel that has room for one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// handOut makes a delivery of a message. It returns neither a delivery nor an
+// error for one that is no event, or that is not ours any more.
+func (m *member) handOut(ctx context.Context, p *message) (*messaging.Delivery, error) {
+	e, err := m.decode(p)
+	if err != nil {
+		m.undecodable(p, err)
+		return nil, nil
+	}
+	for {
+		m.mu.Lock()
+		now := time.Now()
+		if p.handled {
+			m.mu.Unlock()
+			return nil, nil
+		}
+		if now.Sub(p.lease) <= Slack {
+			break
+		}
+		// The server might take it back before our AckWait is over.
+		m.mu.Unlock()
+		if err := m.renew(ctx, p); err != nil {
+			m.putBack(p)
+			return nil, err
+		}
+	}
+	defer m.mu.Unlock()
+	m.drop(p)
+	h := &handed{member: m, message: p, deadline: time.Now().Add(m.settings().AckWait)}
+	m.out[h] = struct{}{}
+	return reactor.NewDelivery(e, reactor.Info{
+		Attempt:     p.attempt(),
+		MaxAttempts: m.settings().MaxAttempts,
+		Sequence:    p.sequence,
+		Stored:      p.stored,
+		Annotations: annotations(p.Header),
+		Native:      natsjs.Msg(p),
+	}, h.deadline, h), nil
+}
+
+// putBack makes a message that wait has taken the first again.
+func (m *member) putBack(p *message) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !p.handled {
+		m.ready = slices.Insert(m.ready, 0, p)
+		signal(m.available)
+	}
+}
+
+// decode returns the event. Its data is a copy: what the receiver does to it is
+// not seen in a dead letter.
+func (m *member) decode(p *message) (event.Event, error) {
+	e, err := event.NATS.Decode(p.Header, slices.Clone(p.Msg.Data))
+	if err != nil {
+		return e, err
+	}
+	if want := subject(m.prefix, e.Type()); want != p.Msg.Subject {
+		return e, fmt.Errorf("subject %q is not that of its type %q", p.Msg.Subject, e.Type())
+	}
+	return e, nil
+}
+
+// drop takes a message out of the member's keeping. m.mu is held.
+func (m *member) drop(p *message) {
+	p.handled = true
+	delete(m.kept, p)
+}
+
+// message takes what arrives: events, and answers to what the member asked,
+// whose subjects say what that was.
+func (m *member) message(msg *nats.Msg) {
+	now := time.Now()
+	if kind, rest, ok := m.answer(msg.Subject); ok {
+		switch kind {
+		case 'p':
+			m.pullEnded(msg, rest, now)
+		case 'k':
+			m.probed(rest)
+		case 'c':
+			m.credited(msg, rest)
+		}
+		return
+	}
+	p, err := newMessage(msg, m.now(), m.broker.pulse.time())
+	if err == errForeign {
+		return
+	}
+	if err != nil {
+		m.report.Do(m.ctx, fmt.Errorf("jetstream: subscription %q: a message that no consumer sent: %w", m.id.Name, err))
+		return
+	}
+	m.mu.Lock()
+	m.pulls.outstanding = max(0, m.pulls.outstanding-1)
+	m.pulls.contact = now
+	if m.err != nil {
+		m.late = append(m.late, p)
+		m.mu.Unlock()
+		signal(m.nudge)
+		return
+	}
+	m.kept[p] = struct{}{}
+	m.ready = append(m.ready, p)
+	lost := m.watch(p)
+	m.token++
+	token := m.token
+	if !p.counted {
+		m.asked[token] = p
+	}
+	pull := m.want(now)
+	m.mu.Unlock()
+	if lost > 0 {
+		m.discarded(lost)
+	}
+	if p.counted {
+		signal(m.available)
+	} else {
+		m.askCredit(token, p)
+	}
+	m.pull(pull)
+}
+
+// answer takes the subject of an answer apart: what was asked, and its rest.
+func (m *member) answer(subject string) (kind byte, rest string, ok bool) {
+	if len(subject) < len(m.inbox)+2 || subject[:len(m.inbox)] != m.inbox {
+		return 0, "", false
+	}
+	return subject[len(m.inbox)], subject[len(m.inbox)+2:], true
+}
+
+// mind looks after time and the connection.
+func (m *member) mind() {
+	status := m.broker.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer m.broker.nc.RemoveStatusListener(status)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-m.ended:
+			return
+		case s := <-status:
+			if s == nats.CLOSED {
+				m.end(fmt.Errorf("jetstream: subscription %q: %w", m.id.Name, nats.ErrConnectionClosed))
+				return
+			}
+			m.mu.Lock()
+			m.pulls.reset(time.Now()) // the server has forgotten them
+			m.mu.Unlock()
+		case <-m.nudge:
+		case <-timer.C:
+		}
+		timer.Reset(m.look(time.Now()))
+	}
+}
+
+// Of mind's looks: while something is kept, and while nothing is.
+const (
+	lookOften = Slack / 4
+	lookIdle  = time.Second
+)
+
+// look does what the time has come for, and returns when to look again.
+func (m *member) look(now time.Time) time.Duration {
+	m.mu.Lock()
+	if m.pulls.silent(now) {
+		m.pulls.reset(now)
+		m.check = true
+	}
+	check := m.check && now.Sub(m.checked) >= time.Second
+	if check {
+		m.check, m.checked = false, now
+	}
+	m.forgetLost(now)
+	probes := m.due(now)
+	surplus := m.surplus(now)
+	asks := make(map[uint64]*message, len(m.asked))
+	for token, p := range m.asked {
+		asks[token] = p
+	}
+	pull := m.want(now)
+	idle := len(m.kept) == 0 && !m.check
+	m.mu.Unlock()
+
+	if check {
+		m.work.Go(m.refresh)
+	}
+	m.probe(probes)
+	for token, p := range asks {
+		m.askCredit(token, p) // again: the answer may be lost
+	}
+	if len(surplus) > 0 {
+		m.work.Go(func() { m.handBack(m.ctx, surplus) })
+	}
+	m.pull(pull)
+	if idle {
+		return lookIdle
+	}
+	return lookOften
+}
+
+// changed is told that an Admin has done something to the subscription.
+func (m *member) changed(*nats.Msg) {
+	m.mu.Lock()
+	m.check, m.checked = true, time.Time{}
+	m.mu.Unlock()
+	signal(m.nudge)
+}
+
+// refresh looks what has become of the subscription: the server does not tell
+// who was away. The member goes on with other settings, or at the place where
+// the subscription was moved to, or ends because it was deleted.
+func (m *member) refresh() {
+	ctx, cancel := context.WithTimeout(m.ctx, 5*time.Second)
+	defer cancel()
+	m.lookForGap(ctx)
+	i, err := m.broker.incarnation(ctx, m.id)
+	old := m.now()
+	switch {
+	case errors.Is(err, messaging.ErrNotFound):
+		m.end(err)
+	case err != nil:
+		m.mu.Lock()
+		m.check = true // again, later
+		m.mu.Unlock()
+	case i.note == old.note:
+		m.current.Store(i)
+		signal(m.nudge)
+	case i.moved:
+		m.move(i)
+	default:
+		m.end(fmt.Errorf("%w: %q was deleted, and there is another by that name", messaging.ErrNotFound, m.id.Name))
+	}
+}
+
+// move goes on with another incarnation: what the member holds of the old one
+// is nobody's any more, and settles nothing.
+func (m *member) move(i *incarnation) {
+	m.mu.Lock()
+	m.lose()
+	m.begin(i)
+	m.pulls.reset(time.Now())
+	m.mu.Unlock()
+	signal(m.nudge)
+}
+
+// lose drops all that the member holds, received or not. m.mu is held.
+func (m *member) lose() {
+	for p := range m.kept {
+		m.drop(p)
+	}
+	for h := range m.out {
+		h.gone = true
+		delete(m.out, h)
+	}
+	m.ready = nil
+	clear(m.asked)
+	clear(m.probes)
+}
+
+// end makes Receive return err, unless it has ended before. Of a subscription
+// that is gone, nothing can be settled any more.
+func (m *member) end(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return
+	}
+	m.err = err
+	if errors.Is(err, messaging.ErrNotFound) {
+		m.lose()
+	}
+	close(m.ended)
+}
+
+// Close implements [messaging.Source].
+func (m *member) Close() error {
+	m.end(messaging.ErrClosed)
+	return m.close()
+}
+
+// Bounds of what Close waits for: the server's confirmations, and the end of
+// the last pull.
+const (
+	shutTimeout   = 5 * time.Second
+	pullsEndAfter = 2*pullExpiry + 500*time.Millisecond
+)
+
+// shut hands back what the member holds and ends all that it started.
+func (m *member) shut() error {
+	m.mu.Lock()
+	var back []*message
+	for p := range m.kept {
+		m.drop(p)
+		back = append(back, p)
+	}
+	m.forgetLost(time.Now()) // these have failed: the server's AckWait says so
+	for h := range m.out {
+		if !h.busy { // a settle under way goes on
+			h.gone = true
+			delete(m.out, h)
+			back = append(back, h.message)
+		}
+	}
+	m.ready = nil
+	m.err = messaging.ErrClosed
+	m.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.Background(), shutTimeout)
+	defer cancel()
+	m.cancel()
+	m.broker.mu.Lock()
+	delete(m.broker.members, m)
+	m.broker.mu.Unlock()
+
+	nc := m.broker.nc
+	// What cannot be handed back is left to the server's AckWait: a late Nak
+	// could take an event from whoever has it by then.
+	if nc.IsConnected() {
+		m.handBack(ctx, back)
+		m.endPulls(ctx)
+		if m.settings().Expires > 0 {
+			m.wasHere()
+		}
+	}
+	_ = m.changes.Unsubscribe()
+	_ = m.incoming.Unsubscribe()
+	m.work.Wait()
+	if err := nc.FlushWithContext(ctx); err != nil && nc.IsConnected() {
+		return fmt.Errorf("jetstream: subscription %q: close: %w", m.id.Name, err)
+	}
+	return nil
+}
+
+// endPulls waits until the server has answered every pull, and hands back what
+// still comes. A pull cannot be taken back, and if nobody listened the server
+// would count a delivery that nobody has seen; so pulls are short.
+func (m *member) endPulls(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pullsEndAfter)
+	defer cancel()
+	for {
+		m.mu.Lock()
+		late := m.late
+		m.late = nil
+		open := m.pulls.outstanding > 0
+		m.mu.Unlock()
+		m.handBack(ctx, late)
+		if !open {
+			return
+		}
+		select {
+		case <-m.nudge: // mind has ended
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func formatToken(n uint64) string { return strconv.FormatUint(n, 36) }
+
+func parseToken(s string) (uint64, bool) {
+	n, err := strconv.ParseUint(s, 36, 64)
+	return n, err == nil
+}

@@ -1,0 +1,368 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/reactor"
+)
+
+const (
+	// patience is how long a message may go without an answer before it is
+	// sent again, with the same id: a leader that steps down answers nothing.
+	patience = 2 * time.Second
+
+	// Of a message that was refused for the time being.
+	minPublishBackoff = 20 * time.Millisecond
+	maxPublishBackoff = 500 * time.Millisecond
+)
+
+// A publisher sends messages and waits for the server's answers, of many
+// callers at once, over one reply inbox. A message goes out in as many rounds
+// as it takes, always with the same id, so that the server stores it once.
+//
+// It is our own because the client's async publisher fails after 200 ms of
+// stall, fails everything at a reconnect, and takes no context; and because a
+// counter for a reply token and a look at the first bytes of an answer are
+// most of what an acknowledged publish costs a client.
+type publisher struct {
+	nc     *nats.Conn
+	inbox  string        // prefix of reply subjects
+	window chan struct{} // a slot for each message on its way
+	sub    *nats.Subscription
+
+	mu sync.Mutex
+	// Below: under mu.
+	next    uint64
+	waiting map[uint64]*sending // by reply token
+}
+
+// A sending is one message of one call.
+type sending struct {
+	call *call
+	msg  *nats.Msg
+	// Below: under the publisher's mu.
+	open   bool     // counted in call.open
+	tokens []uint64 // of rounds that have no answer yet
+	stored bool
+	err    error // why the last answer was a refusal
+	final  bool  // no use in sending it again
+}
+
+// A call is the messages of one Publish.
+type call struct {
+	open int           // messages of this round without an answer; under the publisher's mu
+	done chan struct{} // room for one: open has come to 0
+}
+
+func newPublisher(nc *nats.Conn, maxPending int) (*publisher, error) {
+	p := &publisher{
+		nc:      nc,
+		inbox:   nc.NewInbox() + ".",
+		window:  make(chan struct{}, maxPending),
+		waiting: make(map[uint64]*sending),
+	}
+	sub, err := nc.Subscribe(p.inbox+"*", p.answer)
+	if err != nil {
+		return nil, err
+	}
+	p.sub = sub
+	return p, sub.SetPendingLimits(-1, -1) // the window bounds it
+}
+
+func (p *publisher) close() { _ = p.sub.Unsubscribe() }
+
+// publish sends the messages and returns an error for each: nil, it is stored;
+// one that wraps ErrUnknown, it may be; any other, it is not. A nil slice says
+// that all are stored.
+func (p *publisher) publish(ctx context.Context, msgs ...*nats.Msg) []error {
+	c := &call{done: make(chan struct{}, 1)}
+	all := make([]sending, len(msgs))
+	todo := make([]*sending, len(msgs))
+	for i, m := range msgs {
+		all[i] = sending{call: c, msg: m}
+		todo[i] = &all[i]
+	}
+	backoff := reactor.Exponential(minPublishBackoff, maxPublishBackoff)
+	for round := 1; ; round++ {
+		p.round(ctx, c, todo)
+		if todo = p.unstored(todo); len(todo) == 0 || ctx.Err() != nil {
+			break
+		}
+		p.pause(ctx, backoff(round))
+	}
+	return p.results(ctx, all)
+}
+
+// round sends each message once and waits until all are answered, or none has
+// been for as long as patience lasts.
+func (p *publisher) round(ctx context.Context, c *call, todo []*sending) {
+	p.mu.Lock()
+	c.open = len(todo)
+	for _, s := range todo {
+		s.open = true
+	}
+	select {
+	case <-c.done: // left over from the round before
+	default:
+	}
+	p.mu.Unlock()
+
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for i, s := range todo {
+		// A slot frees when an answer comes, so this waits for the server.
+		select {
+		case p.window <- struct{}{}:
+		default:
+			select {
+			case p.window <- struct{}{}:
+			case <-ctx.Done():
+				p.skip(todo[i:])
+				return
+			case <-timer.C:
+				p.skip(todo[i:])
+				return
+			}
+		}
+		if err := p.send(s); err != nil {
+			p.refuse(s, err)
+		}
+	}
+	for {
+		timer.Reset(patience)
+		p.mu.Lock()
+		open := c.open
+		p.mu.Unlock()
+		select {
+		case <-c.done:
+			return
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			p.mu.Lock()
+			progress := c.open < open
+			p.mu.Unlock()
+			if !progress {
+				return
+			}
+		}
+	}
+}
+
+// send registers a token for the message and sends it.
+func (p *publisher) send(s *sending) error {
+	p.mu.Lock()
+	p.next++
+	token := p.next
+	p.waiting[token] = s
+	s.tokens = append(s.tokens, token)
+	p.mu.Unlock()
+
+	s.msg.Reply = p.inbox + strconv.FormatUint(token, 36)
+	err := p.nc.PublishMsg(s.msg)
+	if err != nil {
+		// It went nowhere: no answer will come for this token.
+		p.mu.Lock()
+		p.forget(token, s)
+		p.mu.Unlock()
+	}
+	return err
+}
+
+// forget drops a token and frees its slot. p.mu is held.
+func (p *publisher) forget(token uint64, s *sending) {
+	if _, ok := p.waiting[token]; !ok {
+		return
+	}
+	delete(p.waiting, token)
+	<-p.window // never blocks: the token's slot is in it
+	for i, t := range s.tokens {
+		if t == token {
+			s.tokens = append(s.tokens[:i], s.tokens[i+1:]...)
+			break
+		}
+	}
+}
+
+// skip counts messages that were not sent in this round as answered.
+func (p *publisher) skip(todo []*sending) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range todo {
+		p.answered(s)
+	}
+}
+
+// refuse notes that a message could not be sent.
+func (p *publisher) refuse(s *sending, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.err = err
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		s.err, s.final = fmt.Errorf("%w: %w", messaging.ErrTooLarge, err), true
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining):
+		s.final = true
+	}
+	p.answered(s)
+}
+
+// answered counts an answer of the current round. p.mu is held.
+func (p *publisher) answered(s *sending) {
+	if !s.open {
+		return
+	}
+	s.open = false
+	if s.call.open--; s.call.open == 0 {
+		s.call.done <- struct{}{} // has room, for round has emptied it
+	}
+}
+
+// answer takes a reply of the server.
+func (p *publisher) answer(m *nats.Msg) {
+	token, err := strconv.ParseUint(m.Subject[len(p.inbox):], 36, 64)
+	if err != nil {
+		return
+	}
+	stored, final, err := parseAck(m)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.waiting[token]
+	if s == nil {
+		return
+	}
+	latest := s.tokens[len(s.tokens)-1] == token
+	p.forget(token, s)
+	if s.stored {
+		return
+	}
+	if s.stored = stored; !stored {
+		s.err, s.final = err, final
+	}
+	// An answer to an earlier round says what became of that one. It ends this
+	// one only if it settles the matter.
+	if latest || stored {
+		p.answered(s)
+	}
+}
+
+// parseAck reads a publish acknowledgement: stored, or an error that may be
+// final.
+func parseAck(m *nats.Msg) (stored, final bool, err error) {
+	if bytes.HasPrefix(m.Data, []byte(`{"stream":`)) {
+		return true, false, nil
+	}
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return false, false, natsjs.ErrNoStreamResponse
+	}
+	var ack struct {
+		Error  *natsjs.APIError `json:"error"`
+		Stream string           `json:"stream"`
+	}
+	if err := json.Unmarshal(m.Data, &ack); err != nil {
+		return false, false, fmt.Errorf("%w: %w", natsjs.ErrInvalidJSAck, err)
+	}
+	if ack.Error == nil {
+		return ack.Stream != "", false, natsjs.ErrInvalidJSAck
+	}
+	switch code := ack.Error.ErrorCode; {
+	case code == codeStoreFailed && isLimit(ack.Error.Description):
+		return false, true, fmt.Errorf("%w: %w", messaging.ErrFull, ack.Error)
+	case code == codeMessageTooLarge, code == codeHeaderTooLarge:
+		return false, true, fmt.Errorf("%w: %w", messaging.ErrTooLarge, ack.Error)
+	case code == codeDuplicateInProcess, ack.Error.Code == 503, ack.Error.Code == 500:
+		return false, false, ack.Error
+	}
+	return false, true, ack.Error
+}
+
+// The server's error codes that mean something to a publisher.
+const (
+	codeMessageTooLarge    natsjs.ErrorCode = 10054
+	codeStoreFailed        natsjs.ErrorCode = 10077
+	codeHeaderTooLarge     natsjs.ErrorCode = 10097
+	codeDuplicateInProcess natsjs.ErrorCode = 10158
+)
+
+// isLimit tells the bound of a stream from other reasons of a failed store.
+func isLimit(description string) bool {
+	switch description {
+	case "maximum messages exceeded", "maximum bytes exceeded", "maximum messages per subject exceeded":
+		return true
+	}
+	return false
+}
+
+// unstored returns what another round makes sense for.
+func (p *publisher) unstored(todo []*sending) []*sending {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var again []*sending
+	for _, s := range todo {
+		if !s.stored && !s.final {
+			again = append(again, s)
+		}
+	}
+	return again
+}
+
+// pause waits out a backoff, and a disconnection: what is sent meanwhile would
+// only wait in the client.
+func (p *publisher) pause(ctx context.Context, d time.Duration) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(d):
+		}
+		if p.nc.IsConnected() || p.nc.IsClosed() {
+			return
+		}
+		d = minPublishBackoff
+	}
+}
+
+// results says what became of each message, and ends the wait for answers.
+func (p *publisher) results(ctx context.Context, all []sending) (errs []error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range all {
+		s := &all[i]
+		// Without an answer to a round the message may be stored, whatever
+		// was answered to another.
+		unknown := len(s.tokens) > 0
+		for len(s.tokens) > 0 {
+			p.forget(s.tokens[0], s)
+		}
+		if s.stored {
+			continue
+		}
+		err := s.err
+		if !s.final {
+			// Given up because ctx has ended.
+			err = ctx.Err()
+			if s.err != nil {
+				err = fmt.Errorf("%w: %w", err, s.err)
+			}
+		}
+		if unknown {
+			err = fmt.Errorf("%w: %w", messaging.ErrUnknown, err)
+		}
+		if errs == nil {
+			errs = make([]error, len(all))
+		}
+		errs[i] = err
+	}
+	return errs
+}

@@ -1,0 +1,127 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/catchment-events/catchment/reactor"
+)
+
+// A handed is a delivery of a message: what its receiver settles through. It
+// implements [reactor.Settler].
+type handed struct {
+	member  *member
+	message *message
+
+	// Below: under the member's mu.
+	deadline time.Time
+	gone     bool // settled, given back, or lost
+	busy     bool // a settle is under way
+}
+
+// settleTimeout bounds a settle that must wait for the server, when its context
+// does not.
+const settleTimeout = 5 * time.Second
+
+// Settle implements [reactor.Settler].
+func (h *handed) Settle(ctx context.Context, o reactor.Outcome) error {
+	m, p := h.member, h.message
+	m.mu.Lock()
+	if h.gone {
+		m.mu.Unlock()
+		return reactor.ErrLost
+	}
+	h.busy = true
+	m.mu.Unlock()
+
+	err := m.settle(ctx, p, o)
+
+	m.mu.Lock()
+	h.busy = false
+	if err == nil {
+		h.gone = true
+		delete(m.out, h)
+	}
+	m.mu.Unlock()
+	return err
+}
+
+// Extend implements [reactor.Settler].
+func (h *handed) Extend(ctx context.Context) (time.Time, error) {
+	m, p := h.member, h.message
+	m.mu.Lock()
+	gone, until := h.gone, p.lease.Add(m.serverWait())
+	m.mu.Unlock()
+	if gone {
+		return time.Time{}, reactor.ErrLost
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	began, err := m.extend(ctx, p)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("jetstream: extend: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.lease = began
+	h.deadline = began.Add(m.settings().AckWait)
+	return h.deadline, nil
+}
+
+// settle does with a message what an outcome says.
+func (m *member) settle(ctx context.Context, p *message, o reactor.Outcome) error {
+	switch o.Result {
+	case reactor.Acked:
+		if m.id.DeadLettersOf != "" {
+			if err := m.remove(ctx, p); err != nil {
+				return err
+			}
+		}
+		return m.finish(ctx, p, ackDone)
+	case reactor.Retried:
+		if most := m.settings().MaxAttempts; most == 0 || p.attempt() < most {
+			return m.respond(ctx, p, nakAfter(o.After))
+		}
+	case reactor.Released:
+		m.handBack(ctx, []*message{p})
+		return nil
+	}
+	return m.bury(ctx, p, o.Reason)
+}
+
+// respond sends an acknowledgement, and waits for its confirmation if the
+// broker was told to.
+func (m *member) respond(ctx context.Context, p *message, ack []byte) error {
+	nc := m.broker.nc
+	if !m.broker.cfg.ConfirmedAcks {
+		if err := nc.Publish(p.Msg.Reply, ack); err != nil {
+			return fmt.Errorf("jetstream: settle: %w", err)
+		}
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+		defer cancel()
+		if _, err := nc.RequestWithContext(ctx, p.Msg.Reply, ack); err != nil {
+			return fmt.Errorf("jetstream: settle: %w", err)
+		}
+	}
+	return nil
+}
+
+// finish sends the acknowledgement that ends a message for this subscription.
+func (m *member) finish(ctx context.Context, p *message, ack string) error {
+	if err := m.respond(ctx, p, []byte(ack)); err != nil {
+		return err
+	}
+	if p.credit > 0 {
+		m.forgetCredit(p)
+	}
+	return nil
+}
+
+// remove takes a dead letter out, for it was dealt with [DLQ-4].
+func (m *member) remove(ctx context.Context, p *message) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	return m.broker.dead.DeleteMsg(ctx, p.sequence)
+}
