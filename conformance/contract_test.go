@@ -102,14 +102,6 @@ func TestChecks(t *testing.T) {
 // uncited are the requirements that no Go comment cites, and why.
 var uncited = map[string]string{
 	"SEC-4": "a rule that something is not done",
-
-	"EVT-5":  "not promised by a doc comment yet",
-	"PUB-4":  "not promised by a doc comment yet",
-	"PUB-8":  "not promised by a doc comment yet",
-	"PUB-11": "no durable provider exists yet",
-	"SUB-6":  "not promised by a doc comment yet",
-	"SUB-9":  "not promised by a doc comment yet",
-	"CLS-3":  "not promised by a doc comment yet",
 }
 
 var citation = regexp.MustCompile(`\[([A-Z]{3}-[0-9]+(?:,\s+[A-Z]{3}-[0-9]+)*)\]`)

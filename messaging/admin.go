@@ -27,8 +27,9 @@ type Admin interface {
 	Update(ctx context.Context, sub Subscription) error
 
 	// Delete removes a subscription and returns how many events it discards
-	// that were not settled. The Receives of its members return ErrNotFound.
-	// Its dead letters stay until DeleteDeadLetters [ADM-3].
+	// that were not settled. The Receives of its members return ErrNotFound,
+	// and deliveries from before settle nothing. Its dead letters stay until
+	// DeleteDeadLetters [ADM-3].
 	Delete(ctx context.Context, sub Subscription) (discarded uint64, err error)
 
 	// DeleteDeadLetters removes a subscription's dead letters, and what did

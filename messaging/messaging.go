@@ -14,7 +14,8 @@
 //
 // There are no topics: an event's type is what subscriptions select on. A
 // subscription that is open in several places has several members, which share
-// its position and split the work.
+// its position and split the work. It outlives them [SUB-9], and is independent
+// of other subscriptions: each sees every event that it selects [SUB-6].
 //
 // # Delivery
 //
@@ -45,8 +46,10 @@ type Publisher interface {
 	// Publish stores the events in a broker's log, in their order [PUB-2].
 	// When it returns nil, every one is stored, or was before: an event whose
 	// source and id were first stored within the deduplication window is not
-	// stored again [PUB-1, PUB-3]. Publishing the same events again within
-	// the window is how an unclear outcome is made clear [PUB-6].
+	// stored again [PUB-1, PUB-3], and one after it is [PUB-4]. Publishing the
+	// same events again within the window is how an unclear outcome is made
+	// clear [PUB-6]. What is stored stays until the owner's bounds of the log
+	// say otherwise [PUB-8, RET-1].
 	//
 	// The refusals, in this order, store nothing of the call: ErrClosed, also
 	// with no events [PUB-9]; the context's error if it is done already
@@ -83,7 +86,8 @@ type Subscriber interface {
 
 // A Broker is one log with its subscriptions. Whoever built a broker closes
 // it, through its concrete type: ErrClosed is then what its methods return,
-// and its sources are closed with it [CLS-1].
+// its sources are closed with it [CLS-1], and nothing that they started is left
+// running [CLS-3].
 type Broker interface {
 	Publisher
 	Subscriber
@@ -95,8 +99,9 @@ type Broker interface {
 // loses anything, and never deletes the subscription [CLS-2].
 type Source = reactor.Source[event.Event]
 
-// A Delivery is one hand-over of one event to one member. Its Value and Info
-// are fields; Ack, Retry, Reject and Release settle it, once; Extend keeps it
+// A Delivery is one hand-over of one event to one member, whose own the event
+// is: a change of it is seen by nobody else [EVT-5]. Its Value and Info are
+// fields; Ack, Retry, Reject and Release settle it, once; Extend keeps it
 // for another AckWait; Deadline says until when. See [reactor.Delivery].
 type Delivery = reactor.Delivery[event.Event]
 

@@ -9,10 +9,10 @@ import (
 
 // leases keeps the deliveries of one Run alive: each is extended when half of
 // its time is over, or a little before, and its handler's context is cancelled
-// with ErrLost once it could not be [RUN-4, RUN-5]. There is one timer for all of them, set for
-// the one that is due first. Most deliveries are settled long before they are
-// due, and then cost no timer at all: the timer fires for one that is gone,
-// finds the next, and is set anew.
+// with ErrLost once it could not be [RUN-4, RUN-5]. There is one timer for all
+// of them, set for the one that is due first. Most deliveries are settled long
+// before they are due, and then cost no timer at all: the timer fires for one
+// that is gone, finds the next, and is set anew.
 type leases struct {
 	ctx   context.Context // of extensions
 	calls sync.WaitGroup

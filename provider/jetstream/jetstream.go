@@ -10,8 +10,8 @@
 // One broker is one stream, with a durable pull consumer for each subscription
 // and a second stream for dead letters. Events are stored in the binary content
 // mode of the CloudEvents NATS binding, under subjects made of their type. The
-// contract of package messaging holds, across restarts of the server and of the
-// client (CAP Durable). Positions and Expires are offered, ConfirmedAck on
+// contract of package messaging holds, across restarts and kills of the server
+// and of the client [PUB-11, SUB-9]. Positions and Expires are offered, ConfirmedAck on
 // request; OrderedPublish, ExactAttempts, Fenced and Synced are not.
 //
 // What a subscription's member fetches ahead is what it lately used, half of

@@ -189,13 +189,13 @@ func TestOutage(t *testing.T) {
 		})
 	}
 	within(t, 10*time.Second, "events before the outage", func() bool { return handled.len() > 20 })
-	l.cut()
-	before := published.len()
-	timer := time.NewTimer(5 * time.Second)
-	defer timer.Stop()
-	<-timer.C
-	l.mend(addr)
-	within(t, 20*time.Second, "events after the outage", func() bool { return published.len() > before+20 })
+	for range outageRounds {
+		l.cut()
+		before := published.len()
+		<-time.After(5 * time.Second)
+		l.mend(addr)
+		within(t, 20*time.Second, "events after the outage", func() bool { return published.len() > before+20 })
+	}
 	close(stop)
 	publishers.Wait()
 	within(t, 20*time.Second, "every event that was published", func() bool { return handled.len() >= published.len() })
@@ -232,7 +232,7 @@ func TestServerRestart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for round := range 3 {
+	for round := range restartRounds {
 		if err := b.Publish(ctx, makeEvent(t, "a", nil), makeEvent(t, "b", nil)); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,156 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/catchment-events/catchment/messaging"
+)
+
+// mind looks after time and the connection.
+func (m *member) mind() {
+	status := m.broker.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer m.broker.nc.RemoveStatusListener(status)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-m.ended:
+			return
+		case s := <-status:
+			if s == nats.CLOSED {
+				m.end(fmt.Errorf("jetstream: subscription %q: %w", m.id.Name, nats.ErrConnectionClosed))
+				return
+			}
+			m.mu.Lock()
+			m.pulls.reset(time.Now()) // the server has forgotten them
+			m.mu.Unlock()
+		case <-m.nudge:
+		case <-timer.C:
+		}
+		timer.Reset(m.look(time.Now()))
+	}
+}
+
+// Of mind's looks: while something is kept, and while nothing is.
+const (
+	lookOften = Slack / 4
+	lookIdle  = time.Second
+)
+
+// look does what the time has come for, and returns when to look again.
+func (m *member) look(now time.Time) time.Duration {
+	m.mu.Lock()
+	if m.pulls.silent(now) {
+		m.pulls.reset(now)
+		m.check = true
+	}
+	check := m.check && now.Sub(m.checked) >= time.Second
+	if check {
+		m.check, m.checked = false, now
+	}
+	m.forgetLost(now)
+	probes := m.due(now)
+	surplus := m.surplus(now)
+	asks := make(map[uint64]*message, len(m.asked))
+	for token, p := range m.asked {
+		asks[token] = p
+	}
+	pull := m.want(now)
+	idle := len(m.kept) == 0 && !m.check
+	m.mu.Unlock()
+
+	if check {
+		m.work.Go(m.refresh)
+	}
+	m.probe(probes)
+	for token, p := range asks {
+		m.askCredit(token, p) // again: the answer may be lost
+	}
+	if len(surplus) > 0 {
+		m.work.Go(func() { m.handBack(m.ctx, surplus) })
+	}
+	m.pull(pull)
+	if idle {
+		return lookIdle
+	}
+	return lookOften
+}
+
+// changed is told that an Admin has done something to the subscription.
+func (m *member) changed(*nats.Msg) {
+	m.mu.Lock()
+	m.check, m.checked = true, time.Time{}
+	m.mu.Unlock()
+	signal(m.nudge)
+}
+
+// refresh looks what has become of the subscription: the server does not tell
+// who was away. The member goes on with other settings, or at the place where
+// the subscription was moved to, or ends because it was deleted.
+func (m *member) refresh() {
+	ctx, cancel := context.WithTimeout(m.ctx, 5*time.Second)
+	defer cancel()
+	m.lookForGap(ctx)
+	i, err := m.broker.incarnation(ctx, m.id)
+	old := m.now()
+	switch {
+	case errors.Is(err, messaging.ErrNotFound):
+		m.end(err)
+	case err != nil:
+		m.mu.Lock()
+		m.check = true // again, later
+		m.mu.Unlock()
+	case i.note == old.note:
+		m.current.Store(i)
+		signal(m.nudge)
+	case i.moved:
+		m.move(i)
+	default:
+		m.end(fmt.Errorf("%w: %q was deleted, and there is another by that name", messaging.ErrNotFound, m.id.Name))
+	}
+}
+
+// move goes on with another incarnation: what the member holds of the old one
+// is nobody's any more, and settles nothing.
+func (m *member) move(i *incarnation) {
+	m.mu.Lock()
+	m.lose()
+	m.begin(i)
+	m.pulls.reset(time.Now())
+	m.mu.Unlock()
+	signal(m.nudge)
+}
+
+// lose drops all that the member holds, received or not. m.mu is held.
+func (m *member) lose() {
+	for p := range m.kept {
+		m.drop(p)
+	}
+	for h := range m.out {
+		h.gone = true
+		delete(m.out, h)
+	}
+	m.ready = nil
+	clear(m.asked)
+	clear(m.probes)
+}
+
+// end makes Receive return err, unless it has ended before. Of a subscription
+// that is gone, nothing can be settled any more.
+func (m *member) end(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return
+	}
+	m.err = err
+	if errors.Is(err, messaging.ErrNotFound) {
+		m.lose()
+	}
+	close(m.ended)
+}
