@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/catchment-events/catchment/reactor"
 )
 
 // The server's AckWait runs from when it sends a message, ours from when
@@ -111,7 +113,7 @@ func (m *member) renew(ctx context.Context, p *message) error {
 	leased, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	defer context.AfterFunc(m.ctx, cancel)()
-	began, err := m.extend(leased, p)
+	began, err := m.extend(leased, p, &p.handled)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -126,9 +128,16 @@ func (m *member) renew(ctx context.Context, p *message) error {
 }
 
 // extend asks the server to start a message's time anew, waits for the answer,
-// and returns when it asked.
-func (m *member) extend(ctx context.Context, p *message) (began time.Time, err error) {
+// and returns when it asked. Once lost is true, which is under m.mu, it asks no
+// more: ErrLost.
+func (m *member) extend(ctx context.Context, p *message, lost *bool) (began time.Time, err error) {
 	for {
+		m.mu.Lock()
+		gone := *lost
+		m.mu.Unlock()
+		if gone {
+			return time.Time{}, reactor.ErrLost
+		}
 		began = time.Now()
 		if _, err = m.broker.nc.RequestWithContext(ctx, p.Msg.Reply, []byte(ackProgress)); err == nil || ctx.Err() != nil {
 			return began, err

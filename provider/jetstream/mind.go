@@ -61,7 +61,7 @@ func (m *member) look(now time.Time) time.Duration {
 		asks[token] = p
 	}
 	pull := m.want(now)
-	idle := len(m.kept) == 0 && !m.check
+	idle := len(m.kept) == 0 && !m.check && !now.Before(m.pulls.after)
 	m.mu.Unlock()
 
 	if check {

@@ -86,6 +86,9 @@ func (p *publisher) close() { _ = p.sub.Unsubscribe() }
 // one that wraps ErrUnknown, it may be; any other, it is not. A nil slice says
 // that all are stored.
 func (p *publisher) publish(ctx context.Context, msgs ...*nats.Msg) []error {
+	if len(msgs) == 0 {
+		return nil
+	}
 	c := &call{done: make(chan struct{}, 1)}
 	all := make([]sending, len(msgs))
 	todo := make([]*sending, len(msgs))

@@ -51,19 +51,19 @@ func (h *handed) Settle(ctx context.Context, o reactor.Outcome) error {
 func (h *handed) Extend(ctx context.Context) (time.Time, error) {
 	m, p := h.member, h.message
 	m.mu.Lock()
-	gone, until := h.gone, p.lease.Add(m.serverWait())
+	until := p.lease.Add(m.serverWait())
 	m.mu.Unlock()
-	if gone {
-		return time.Time{}, reactor.ErrLost
-	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	began, err := m.extend(ctx, p)
+	began, err := m.extend(ctx, p, &h.gone)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("jetstream: extend: %w", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if h.gone { // while we asked
+		return time.Time{}, reactor.ErrLost
+	}
 	p.lease = began
 	h.deadline = began.Add(m.settings().AckWait)
 	return h.deadline, nil
