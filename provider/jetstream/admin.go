@@ -36,6 +36,9 @@ func (b *Broker) Subscriptions(ctx context.Context) ([]messaging.Status, error) 
 			if err != nil {
 				continue // somebody else's
 			}
+			if i, err := b.incarnation(ctx, sub); err != nil || i.name != info.Name {
+				continue // deleted or moved just now
+			}
 			s := messaging.Status{
 				Subscription: sub,
 				Pending:      info.NumPending,
@@ -116,6 +119,17 @@ func (b *Broker) existing(ctx context.Context, sub messaging.Subscription) (*inc
 // Seek implements [messaging.Admin]. It makes another consumer, so that an ack
 // of what the old one delivered settles nothing; members change over.
 func (b *Broker) Seek(ctx context.Context, sub messaging.Subscription, to messaging.Start) error {
+	for {
+		if err := b.seek(ctx, sub, to); !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+}
+
+// errMoved is why a seek begins anew: another was faster.
+var errMoved = errors.New("jetstream: the subscription was moved meanwhile")
+
+func (b *Broker) seek(ctx context.Context, sub messaging.Subscription, to messaging.Start) error {
 	old, err := b.existing(ctx, sub)
 	if err != nil {
 		return err
@@ -134,10 +148,23 @@ func (b *Broker) Seek(ctx context.Context, sub messaging.Subscription, to messag
 	}
 	errs := b.publish.publish(ctx, &nats.Msg{
 		Subject: b.record(next),
-		Header:  nats.Header{natsjs.MsgRollup: {natsjs.MsgRollupSubject}},
-		Data:    []byte(config.Durable),
+		Header: nats.Header{
+			natsjs.MsgRollup:                 {natsjs.MsgRollupSubject},
+			natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(old.record, 10)},
+		},
+		Data: []byte(config.Durable),
 	})
 	if errs != nil {
+		// Not to be confused with our own, if its answer was lost.
+		if now, _, err := b.lastOf(ctx, b.record(next)); err == nil && string(now) == config.Durable {
+			errs = nil
+		}
+	}
+	if errs != nil {
+		var api *natsjs.APIError
+		if errors.As(errs[0], &api) && (api.ErrorCode == codeWrongSequence || api.ErrorCode == codeWrongSequenceInCluster) {
+			return errors.Join(errMoved, stream.DeleteConsumer(ctx, config.Durable))
+		}
 		if !errors.Is(errs[0], messaging.ErrUnknown) {
 			_ = stream.DeleteConsumer(context.WithoutCancel(ctx), config.Durable)
 		}

@@ -37,6 +37,14 @@ func annotations(header nats.Header) (out map[string]string) {
 	return out
 }
 
+// annotations returns those of a dead letter. In the log they could be anybody's.
+func (m *member) annotations(p *message) map[string]string {
+	if m.id.DeadLettersOf == "" {
+		return nil
+	}
+	return annotations(p.Header)
+}
+
 // infoOf is what DeadLetterFrom needs of a delivery.
 func infoOf(header nats.Header) reactor.Info {
 	return reactor.Info{Annotations: annotations(header)}
@@ -55,6 +63,9 @@ func (m *member) bury(ctx context.Context, p *message, reason string) error {
 	if err := m.store(ctx, p, letter); err != nil {
 		m.keep(p, letter, err)
 		return nil
+	}
+	if !m.held(p) {
+		return reactor.ErrLost // stored, and whoever has it now does so under the same id
 	}
 	return m.finish(ctx, p, ackTerm)
 }
@@ -115,7 +126,9 @@ func (m *member) undecodable(p *message, cause error) {
 			continue
 		}
 		// Under its own name it might mean something to the server.
-		delete(raw.Header, name)
+		if !strings.HasPrefix(name, annotationPrefix) {
+			delete(raw.Header, name)
+		}
 		raw.Header[rawPrefix+name] = values
 	}
 	m.keep(p, raw, nil)
@@ -156,7 +169,7 @@ func (m *member) keep(p *message, letter *nats.Msg, err error) {
 func (m *member) keepTrying(p *message, letter *nats.Msg, err error) {
 	for try := 1; ; try++ {
 		if err != nil {
-			m.report.Do(m.ctx, err)
+			m.tell(err)
 			select {
 			case <-m.ctx.Done():
 				return
@@ -175,10 +188,13 @@ func (m *member) keepTrying(p *message, letter *nats.Msg, err error) {
 			m.drop(p)
 			m.mu.Unlock()
 			if err != nil {
-				m.report.Do(m.ctx, err)
+				m.tell(err)
+			}
+			if !m.held(p) {
+				return
 			}
 			if err := m.finish(m.ctx, p, ackTerm); err != nil {
-				m.report.Do(m.ctx, err)
+				m.tell(err)
 			}
 			return
 		}

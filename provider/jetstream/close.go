@@ -52,7 +52,7 @@ func (m *member) shut() error {
 	// What cannot be handed back is left to the server's AckWait: a late Nak
 	// could take an event from whoever has it by then.
 	if nc.IsConnected() {
-		m.handBack(ctx, back)
+		_ = m.handBack(ctx, back)
 		m.endPulls(ctx)
 		if m.settings().Expires > 0 {
 			m.wasHere()
@@ -79,7 +79,7 @@ func (m *member) endPulls(ctx context.Context) {
 		m.late = nil
 		open := m.pulls.outstanding > 0
 		m.mu.Unlock()
-		m.handBack(ctx, late)
+		_ = m.handBack(ctx, late)
 		if !open {
 			return
 		}

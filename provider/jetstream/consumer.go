@@ -95,6 +95,7 @@ type incarnation struct {
 	stream, name string
 	note         string // prefix of the subjects of its notes
 	moved        bool   // by Seek
+	record       uint64 // the sequence of what says so
 	most         int    // fetched ahead by a member, at most
 }
 
@@ -111,17 +112,22 @@ func (b *Broker) changed(id messaging.Subscription) string {
 // incarnation returns the current one of a subscription that exists.
 func (b *Broker) incarnation(ctx context.Context, id messaging.Subscription) (*incarnation, error) {
 	name := durable(id)
-	recorded, moved, err := b.lastOf(ctx, b.record(id))
+	recorded, record, err := b.lastOf(ctx, b.record(id))
 	if err != nil {
 		return nil, err
 	}
-	if moved {
+	if record > 0 {
 		name = string(recorded)
 	}
 	stream, _ := b.log(id)
 	c, err := stream.Consumer(ctx, name)
 	if errors.Is(err, natsjs.ErrConsumerNotFound) {
-		return nil, fmt.Errorf("%w: %q: %w", messaging.ErrNotFound, id.Name, err)
+		if _, now, err := b.lastOf(ctx, b.record(id)); err != nil {
+			return nil, err
+		} else if now != record {
+			return b.incarnation(ctx, id) // it was moved between the two looks
+		}
+		return nil, &notFoundError{id.Name, record, err}
 	}
 	if err != nil {
 		return nil, err
@@ -137,10 +143,24 @@ func (b *Broker) incarnation(ctx context.Context, id messaging.Subscription) (*i
 		stream:   info.Stream,
 		name:     name,
 		note:     fmt.Sprintf("%s.credit.%s.%d.", b.cfg.deadPrefix(), name, info.Created.UnixNano()),
-		moved:    moved,
+		moved:    record > 0,
+		record:   record,
 		most:     max(1, sub.MaxInFlight/2),
 	}, nil
 }
+
+// A notFoundError says that there is no such subscription, and how that was seen.
+type notFoundError struct {
+	name   string
+	record uint64 // the sequence of a record that names a consumer, which is gone
+	err    error
+}
+
+func (e *notFoundError) Error() string {
+	return fmt.Sprintf("%v: %q: %v", messaging.ErrNotFound, e.name, e.err)
+}
+
+func (e *notFoundError) Unwrap() []error { return []error{messaging.ErrNotFound, e.err} }
 
 // subscribe returns the subscription's incarnation, created if it is missing.
 func (b *Broker) subscribe(ctx context.Context, sub messaging.Subscription) (*incarnation, error) {
@@ -151,9 +171,13 @@ func (b *Broker) subscribe(ctx context.Context, sub messaging.Subscription) (*in
 				return nil, fmt.Errorf("dead letters: %w", err)
 			}
 		}
-		// What is left of one by that name is nothing to this one.
-		if err := b.dead.Purge(ctx, natsjs.WithPurgeSubject(b.record(sub))); err != nil {
-			return nil, err
+		// What is left of one by that name is nothing to this one; what has
+		// come since we looked is not left.
+		var missing *notFoundError
+		if errors.As(err, &missing) && missing.record > 0 {
+			if err := b.dead.Purge(ctx, natsjs.WithPurgeSubject(b.record(sub)), natsjs.WithPurgeSequence(missing.record+1)); err != nil {
+				return nil, err
+			}
 		}
 		stream, _ := b.log(sub)
 		if _, err := stream.CreateConsumer(ctx, b.config(sub)); err != nil && !errors.Is(err, natsjs.ErrConsumerExists) { // somebody was faster

@@ -1,8 +1,10 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/catchment-events/catchment/reactor"
 )
 
 // The server counts every delivery of a message; a failed one is an attempt,
@@ -24,19 +28,44 @@ func (m *member) creditSubject(p *message) string {
 
 // handBack gives messages back to the server, for any member, at once, and
 // their deliveries do not count as attempts.
-func (m *member) handBack(ctx context.Context, back []*message) {
+func (m *member) handBack(ctx context.Context, back []*message) error {
 	if len(back) == 0 {
-		return
+		return nil
 	}
-	// In the order of the log, in which the server delivers them again.
-	slices.SortFunc(back, func(a, b *message) int {
-		if a.sequence < b.sequence {
-			return -1
-		}
-		return 1
-	})
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
+	// Without its note a delivery counts; to wait for AckWait would count, too.
+	failed := m.writeNotes(ctx, back)
+	return errors.Join(failed, m.give(ctx, back))
+}
+
+// giveUp hands back what the member has fetched and does not use, unless that
+// would count as an attempt.
+func (m *member) giveUp(surplus []*message) {
+	ctx, cancel := context.WithTimeout(m.ctx, settleTimeout)
+	defer cancel()
+	if m.writeNotes(ctx, surplus) == nil {
+		_ = m.give(ctx, surplus)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return // too late: AckWait sees to it
+	}
+	for _, p := range surplus {
+		p.handled = false
+		m.kept[p] = struct{}{}
+		m.ready = append(m.ready, p)
+	}
+	slices.SortStableFunc(m.ready, bySequence)
+	signal(m.available)
+}
+
+func bySequence(a, b *message) int { return cmp.Compare(a.sequence, b.sequence) }
+
+// writeNotes notes that deliveries were not attempts.
+func (m *member) writeNotes(ctx context.Context, back []*message) error {
 	var notes []*nats.Msg
 	for _, p := range back {
 		if !p.counted && !m.count(ctx, p) {
@@ -52,15 +81,32 @@ func (m *member) handBack(ctx context.Context, back []*message) {
 			Data: strconv.AppendInt(nil, int64(p.credit+1), 10),
 		})
 	}
-	m.broker.publish.publish(ctx, notes...)
-	// Without its note a delivery counts; to wait for AckWait would count, too.
-	// The last is confirmed, and with it those before: what is pulled after
-	// that gets them before anything new.
-	last := len(back) - 1
-	for _, p := range back[:last] {
-		_ = m.broker.nc.Publish(p.Msg.Reply, []byte(ackNak))
+	if err := errors.Join(m.broker.publish.publish(ctx, notes...)...); err != nil {
+		return fmt.Errorf("jetstream: subscription %q: note what is given back: %w", m.id.Name, err)
 	}
-	_, _ = m.broker.nc.RequestWithContext(ctx, back[last].Msg.Reply, []byte(ackNak))
+	return nil
+}
+
+// give gives messages back, in the order of the log, in which the server then
+// delivers them again. The last is confirmed, and with it those before: what is
+// pulled after that gets them before anything new.
+func (m *member) give(ctx context.Context, back []*message) error {
+	// What took too long is somebody else's by now.
+	back = slices.DeleteFunc(back, func(p *message) bool { return !m.held(p) })
+	if len(back) == 0 {
+		return reactor.ErrLost
+	}
+	slices.SortFunc(back, bySequence)
+	last := len(back) - 1
+	var errs []error
+	for _, p := range back[:last] {
+		errs = append(errs, m.broker.nc.Publish(p.Msg.Reply, []byte(ackNak)))
+	}
+	_, err := m.broker.nc.RequestWithContext(ctx, back[last].Msg.Reply, []byte(ackNak))
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return fmt.Errorf("jetstream: subscription %q: give back: %w", m.id.Name, err)
+	}
+	return nil
 }
 
 // askCredit asks for a message's note. The answer comes to message.
@@ -75,30 +121,28 @@ func (m *member) askCredit(token uint64, p *message) {
 
 // count asks for a message's note, and waits for the answer.
 func (m *member) count(ctx context.Context, p *message) bool {
-	note, found, err := m.broker.lastOf(ctx, m.creditSubject(p))
+	note, _, err := m.broker.lastOf(ctx, m.creditSubject(p))
 	if err != nil {
 		return false
 	}
-	p.credit, p.counted = parseCredit(note, found), true
+	p.credit, p.counted = parseCredit(note), true
 	return true
 }
 
-func parseCredit(note []byte, found bool) int {
-	if !found {
-		return 0
-	}
-	credit, _ := strconv.Atoi(string(note)) // we wrote it
+func parseCredit(note []byte) int {
+	credit, _ := strconv.Atoi(string(note)) // we wrote it; none is 0
 	return credit
 }
 
 // lastOf returns the last message under a subject of the stream beside the log,
 // from the stream's leader: a replica may not have what was written just now.
-func (b *Broker) lastOf(ctx context.Context, subject string) (data []byte, found bool, err error) {
+// Without any the sequence is 0.
+func (b *Broker) lastOf(ctx context.Context, subject string) (data []byte, sequence uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	msg, err := b.nc.RequestWithContext(ctx, b.getSubject(), getLast(subject))
 	if err != nil {
-		return nil, false, fmt.Errorf("stream %q: %w", b.cfg.deadStream(), err)
+		return nil, 0, fmt.Errorf("stream %q: %w", b.cfg.deadStream(), err)
 	}
 	return parseLast(msg)
 }
@@ -116,23 +160,24 @@ func getLast(subject string) []byte {
 // noMessage is the server's error code for a subject without a message.
 const noMessage natsjs.ErrorCode = 10037
 
-func parseLast(msg *nats.Msg) (data []byte, found bool, err error) {
+func parseLast(msg *nats.Msg) (data []byte, sequence uint64, err error) {
 	var answer struct {
 		Message struct {
-			Data []byte `json:"data"`
+			Sequence uint64 `json:"seq"`
+			Data     []byte `json:"data"`
 		} `json:"message"`
 		Error *natsjs.APIError `json:"error"`
 	}
 	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		return nil, false, err
+		return nil, 0, err
 	}
 	if answer.Error == nil {
-		return answer.Message.Data, true, nil
+		return answer.Message.Data, answer.Message.Sequence, nil
 	}
 	if answer.Error.ErrorCode == noMessage {
-		return nil, false, nil
+		return nil, 0, nil
 	}
-	return nil, false, answer.Error
+	return nil, 0, answer.Error
 }
 
 // credited takes the answer to askCredit: the message can be received now, or
@@ -142,7 +187,7 @@ func (m *member) credited(msg *nats.Msg, rest string) {
 	if !ok {
 		return
 	}
-	note, found, err := parseLast(msg)
+	note, _, err := parseLast(msg)
 	if err != nil {
 		return // mind asks again
 	}
@@ -153,7 +198,7 @@ func (m *member) credited(msg *nats.Msg, rest string) {
 		m.mu.Unlock()
 		return
 	}
-	p.credit, p.counted = parseCredit(note, found), true
+	p.credit, p.counted = parseCredit(note), true
 	most := m.settings().MaxAttempts
 	dead := most > 0 && p.attempt() > most
 	if dead {

@@ -54,7 +54,7 @@ func (m *member) watch(p *message) (lost uint64) {
 
 // discarded reports events that were lost; their number, if it is known.
 func (m *member) discarded(count uint64) {
-	m.report.Do(m.ctx, &messaging.DiscardedError{Subscription: m.id.Name, Count: count})
+	m.tell(&messaging.DiscardedError{Subscription: m.id.Name, Count: count})
 }
 
 // lookForGap asks whether what is missing was taken away by the log's bounds:

@@ -41,7 +41,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -70,7 +69,6 @@ type Broker struct {
 	bounded bool // the log drops events by itself
 	dead    natsjs.Stream
 	publish *publisher
-	pulse   pulse
 
 	mu sync.Mutex
 	// Below: under mu.
@@ -96,6 +94,9 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Broker, error) {
 	}
 	if nc == nil {
 		return nil, fmt.Errorf("%w: jetstream: the connection is nil", messaging.ErrInvalid)
+	}
+	if nc.Opts.NoEcho {
+		return nil, fmt.Errorf("%w: jetstream: the connection has nats.NoEcho, but a member must hear itself", messaging.ErrInvalid)
 	}
 	if err := connected(ctx, nc); err != nil {
 		return nil, err
@@ -126,7 +127,6 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Broker, error) {
 	if b.publish, err = newPublisher(nc, cfg.MaxPending); err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	b.pulse.start(nc)
 	return b, nil
 }
 
@@ -228,7 +228,6 @@ func (b *Broker) Close() error {
 	wg.Wait()
 	if !closed {
 		b.publish.close()
-		b.pulse.stop()
 	}
 	return nil
 }
@@ -257,57 +256,4 @@ func (b *Broker) refusal(ctx context.Context) error {
 		return messaging.ErrClosed
 	}
 	return ctx.Err()
-}
-
-// A pulse asks the server for an answer, again and again, and remembers when it
-// asked for the last one it got. What arrives on the connection after that
-// answer was sent after that time: the one thing that is known of when the
-// server sent a message, should the network have held it back.
-type pulse struct {
-	last   atomic.Pointer[time.Time]
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-}
-
-const pulseEvery = Slack / 4
-
-func (p *pulse) start(nc *nats.Conn) {
-	ctx, cancel := context.WithCancel(context.Background())
-	p.cancel = cancel
-	beat := func() {
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		if nc.FlushWithContext(ctx) == nil {
-			// The client reads the answer in turn, but hands messages on by
-			// other goroutines: those that came before it must be through.
-			_ = nc.Barrier(func() { p.last.Store(&began) })
-		}
-	}
-	beat()
-	p.done.Go(func() {
-		tick := time.NewTicker(pulseEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				beat()
-			}
-		}
-	})
-}
-
-func (p *pulse) stop() {
-	p.cancel()
-	p.done.Wait()
-}
-
-// time returns a time before which the server sent nothing that arrives now.
-func (p *pulse) time() time.Time {
-	if t := p.last.Load(); t != nil {
-		return *t
-	}
-	return time.Time{}
 }

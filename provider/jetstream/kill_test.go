@@ -65,6 +65,9 @@ func role(url string) (*jetstream.Broker, error) {
 	return jetstream.New(context.Background(), nc, jetstream.Config{})
 }
 
+// undoneAcks is how many acks a kill of the server may undo [ACK-1].
+const undoneAcks = 1000
+
 // killBatch is how many events are published at a time.
 const killBatch = 50
 
@@ -190,7 +193,9 @@ func (p *process) kill() {
 
 // TestKill kills the server, the publisher and the workers at random moments.
 // Every event whose Publish returned is handled; the kills make no dead letters;
-// what is handled again was in flight or fetched ahead at a kill.
+// what is handled again was in flight or fetched ahead at a kill of a worker, or
+// was acked in the last moments before one of the server, which writes acks down
+// now and then.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -276,10 +281,10 @@ func TestKill(t *testing.T) {
 	if info.State.Msgs != killEvents {
 		t.Errorf("%d events are stored, want %d", info.State.Msgs, killEvents)
 	}
-	kills := workers[0].kills + workers[1].kills + server.kills
+	killed := workers[0].kills + workers[1].kills
 	_, repeated := distinct()
-	if most := kills * killSubscription.MaxInFlight; repeated > most {
-		t.Errorf("%d events were handled again after %d kills, want at most %d", repeated, kills, most)
+	if most := killed*killSubscription.MaxInFlight + server.kills*undoneAcks; repeated > most {
+		t.Errorf("%d events were handled again after %d kills of workers and %d of the server, want at most %d", repeated, killed, server.kills, most)
 	}
 	t.Logf("%d events, killed: server %d, publisher %d, workers %d; handled again: %d",
 		killEvents, server.kills, publisher.kills, workers[0].kills+workers[1].kills, repeated)

@@ -18,6 +18,50 @@ import (
 // serverWait is how long the server waits for a message, from its lease.
 func (m *member) serverWait() time.Duration { return m.settings().AckWait + Slack }
 
+// A member sends itself a message now and then, and remembers when it sent the
+// last that came. What comes after that was sent after that time: the one thing
+// that is known of when the server sent it, should the network have held it
+// back. It comes by the inbox that events come by, so that it is in their order.
+
+// echo sends the member a message of its own.
+func (m *member) echo(now time.Time) {
+	m.mu.Lock()
+	m.token++
+	token := m.token
+	m.echoes[token] = now
+	m.mu.Unlock()
+	if err := m.broker.nc.PublishMsg(&nats.Msg{Subject: m.inbox + "e." + formatToken(token)}); err != nil {
+		m.mu.Lock()
+		delete(m.echoes, token)
+		m.mu.Unlock()
+	}
+}
+
+// hear takes an echo.
+func (m *member) hear(rest string) {
+	token, ok := parseToken(rest)
+	if !ok {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if sent, ok := m.echoes[token]; ok && sent.After(m.heard) {
+		m.heard = sent
+	}
+	for t := range m.echoes {
+		if t <= token { // those before it are lost
+			delete(m.echoes, t)
+		}
+	}
+}
+
+// held reports whether the server still counts a message as the member's.
+func (m *member) held(p *message) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(p.lease) < m.serverWait()
+}
+
 // due returns the messages to ask more time for, and drops those whose time is
 // over: the server delivers them again, to somebody. m.mu is held.
 func (m *member) due(now time.Time) (due []*message) {
@@ -35,6 +79,11 @@ func (m *member) due(now time.Time) (due []*message) {
 	for token, p := range m.asked {
 		if p.handled {
 			delete(m.asked, token)
+		}
+	}
+	for token, q := range m.probes { // the answer may be lost
+		if q.message.handled || now.Sub(q.began) >= m.serverWait() {
+			delete(m.probes, token)
 		}
 	}
 	return due

@@ -55,11 +55,14 @@ type member struct {
 	late    []*message            // arrived after the end
 	out     map[*handed]struct{}
 	token   uint64
+	echoes  map[uint64]time.Time // when m asked for its own message, by token
+	heard   time.Time            // when it asked for the last that came
 	pulls   pulls
 	usage   usage
 	gap     gap
 	checked time.Time // when the consumer was last looked for
 	check   bool      // it should be
+	stale   bool      // and before anything is pulled
 }
 
 func newMember(b *Broker, i *incarnation, report messaging.Report) (*member, error) {
@@ -76,6 +79,8 @@ func newMember(b *Broker, i *incarnation, report messaging.Report) (*member, err
 		kept:      make(map[*message]struct{}),
 		asked:     make(map[uint64]*message),
 		probes:    make(map[uint64]probe),
+		echoes:    make(map[uint64]time.Time),
+		heard:     time.Now(), // nothing was sent to this inbox before
 		out:       make(map[*handed]struct{}),
 	}
 	m.begin(i)
@@ -162,6 +167,10 @@ func (m *member) wait(ctx context.Context) (*message, error) {
 // m.mu is held.
 func (m *member) hasReady() bool { return len(m.ready) > 0 && m.ready[0].counted }
 
+// tell calls the report from a goroutine that nothing waits for: it may close
+// the member, or take its time.
+func (m *member) tell(err error) { go m.report.Do(m.ctx, err) }
+
 // signal leaves word in a channel that has room for one.
 func signal(c chan struct{}) {
 	select {
@@ -204,7 +213,7 @@ func (m *member) handOut(ctx context.Context, p *message) (*messaging.Delivery, 
 		MaxAttempts: m.settings().MaxAttempts,
 		Sequence:    p.sequence,
 		Stored:      p.stored,
-		Annotations: annotations(p.Header),
+		Annotations: m.annotations(p),
 		Native:      natsjs.Msg(p),
 	}, h.deadline, h), nil
 }
@@ -250,20 +259,29 @@ func (m *member) message(msg *nats.Msg) {
 			m.probed(rest)
 		case 'c':
 			m.credited(msg, rest)
+		case 'e':
+			m.hear(rest)
 		}
 		return
 	}
-	p, err := newMessage(msg, m.now(), m.broker.pulse.time())
+	m.mu.Lock()
+	heard := m.heard
+	m.mu.Unlock()
+	p, err := newMessage(msg, m.now(), heard)
 	if err == errForeign {
 		return
 	}
 	if err != nil {
-		m.report.Do(m.ctx, fmt.Errorf("jetstream: subscription %q: a message that no consumer sent: %w", m.id.Name, err))
+		m.tell(fmt.Errorf("jetstream: subscription %q: a message that no consumer sent: %w", m.id.Name, err))
 		return
 	}
 	m.mu.Lock()
 	m.pulls.outstanding = max(0, m.pulls.outstanding-1)
 	m.pulls.contact = now
+	if p.of.note != m.now().note { // moved just now
+		m.mu.Unlock()
+		return
+	}
 	if m.err != nil {
 		m.late = append(m.late, p)
 		m.mu.Unlock()

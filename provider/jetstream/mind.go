@@ -13,21 +13,24 @@ import (
 
 // mind looks after time and the connection.
 func (m *member) mind() {
-	status := m.broker.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
-	defer m.broker.nc.RemoveStatusListener(status)
+	nc := m.broker.nc
+	status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer nc.RemoveStatusListener(status)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		if nc.IsClosed() { // perhaps before we listened
+			m.end(fmt.Errorf("jetstream: subscription %q: %w", m.id.Name, nats.ErrConnectionClosed))
+			return
+		}
 		select {
 		case <-m.ended:
 			return
-		case s := <-status:
-			if s == nats.CLOSED {
-				m.end(fmt.Errorf("jetstream: subscription %q: %w", m.id.Name, nats.ErrConnectionClosed))
-				return
-			}
+		case <-status:
 			m.mu.Lock()
 			m.pulls.reset(time.Now()) // the server has forgotten them
+			// Who was away was told of no change, and first looks for one.
+			m.check, m.checked, m.stale = true, time.Time{}, true
 			m.mu.Unlock()
 		case <-m.nudge:
 		case <-timer.C:
@@ -39,7 +42,7 @@ func (m *member) mind() {
 // Of mind's looks: while something is kept, and while nothing is.
 const (
 	lookOften = Slack / 4
-	lookIdle  = time.Second
+	lookIdle  = Slack / 2
 )
 
 // look does what the time has come for, and returns when to look again.
@@ -67,12 +70,13 @@ func (m *member) look(now time.Time) time.Duration {
 	if check {
 		m.work.Go(m.refresh)
 	}
+	m.echo(now)
 	m.probe(probes)
 	for token, p := range asks {
 		m.askCredit(token, p) // again: the answer may be lost
 	}
 	if len(surplus) > 0 {
-		m.work.Go(func() { m.handBack(m.ctx, surplus) })
+		m.work.Go(func() { m.giveUp(surplus) })
 	}
 	m.pull(pull)
 	if idle {
@@ -97,6 +101,11 @@ func (m *member) refresh() {
 	defer cancel()
 	m.lookForGap(ctx)
 	i, err := m.broker.incarnation(ctx, m.id)
+	if err == nil {
+		m.mu.Lock()
+		m.stale = false
+		m.mu.Unlock()
+	}
 	old := m.now()
 	switch {
 	case errors.Is(err, messaging.ErrNotFound):

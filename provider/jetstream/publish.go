@@ -40,6 +40,8 @@ type publisher struct {
 	inbox  string        // prefix of reply subjects
 	window chan struct{} // a slot for each message on its way
 	sub    *nats.Subscription
+	ctx    context.Context // of every call
+	stop   context.CancelCauseFunc
 
 	mu sync.Mutex
 	// Below: under mu.
@@ -52,6 +54,7 @@ type sending struct {
 	call *call
 	msg  *nats.Msg
 	// Below: under the publisher's mu.
+	slot   bool     // it has one of the window
 	open   bool     // counted in call.open
 	tokens []uint64 // of rounds that have no answer yet
 	stored bool
@@ -72,6 +75,7 @@ func newPublisher(nc *nats.Conn, maxPending int) (*publisher, error) {
 		window:  make(chan struct{}, maxPending),
 		waiting: make(map[uint64]*sending),
 	}
+	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	sub, err := nc.Subscribe(p.inbox+"*", p.answer)
 	if err != nil {
 		return nil, err
@@ -80,7 +84,11 @@ func newPublisher(nc *nats.Conn, maxPending int) (*publisher, error) {
 	return p, sub.SetPendingLimits(-1, -1) // the window bounds it
 }
 
-func (p *publisher) close() { _ = p.sub.Unsubscribe() }
+// close ends the calls that are under way, with ErrClosed.
+func (p *publisher) close() {
+	p.stop(messaging.ErrClosed)
+	_ = p.sub.Unsubscribe()
+}
 
 // publish sends the messages and returns an error for each: nil, it is stored;
 // one that wraps ErrUnknown, it may be; any other, it is not. A nil slice says
@@ -89,6 +97,9 @@ func (p *publisher) publish(ctx context.Context, msgs ...*nats.Msg) []error {
 	if len(msgs) == 0 {
 		return nil
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
 	c := &call{done: make(chan struct{}, 1)}
 	all := make([]sending, len(msgs))
 	todo := make([]*sending, len(msgs))
@@ -124,19 +135,9 @@ func (p *publisher) round(ctx context.Context, c *call, todo []*sending) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for i, s := range todo {
-		// A slot frees when an answer comes, so this waits for the server.
-		select {
-		case p.window <- struct{}{}:
-		default:
-			select {
-			case p.window <- struct{}{}:
-			case <-ctx.Done():
-				p.skip(todo[i:])
-				return
-			case <-timer.C:
-				p.skip(todo[i:])
-				return
-			}
+		if !p.enter(ctx, s, timer) {
+			p.skip(todo[i:])
+			return
 		}
 		if err := p.send(s); err != nil {
 			p.refuse(s, err)
@@ -163,6 +164,42 @@ func (p *publisher) round(ctx context.Context, c *call, todo []*sending) {
 	}
 }
 
+// enter takes a slot for a message that has none. It frees when the message
+// needs no more sending, so this waits for the server, for as long as timer
+// runs.
+func (p *publisher) enter(ctx context.Context, s *sending, timer *time.Timer) bool {
+	p.mu.Lock()
+	has := s.slot
+	p.mu.Unlock()
+	if has {
+		return true
+	}
+	select {
+	case p.window <- struct{}{}:
+	default:
+		timer.Reset(patience) // the one before was had by an answer
+		select {
+		case p.window <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return false
+		}
+	}
+	p.mu.Lock()
+	s.slot = true
+	p.mu.Unlock()
+	return true
+}
+
+// leave frees a message's slot. p.mu is held.
+func (p *publisher) leave(s *sending) {
+	if s.slot {
+		s.slot = false
+		<-p.window // never blocks: the slot is in it
+	}
+}
+
 // send registers a token for the message and sends it.
 func (p *publisher) send(s *sending) error {
 	p.mu.Lock()
@@ -183,13 +220,12 @@ func (p *publisher) send(s *sending) error {
 	return err
 }
 
-// forget drops a token and frees its slot. p.mu is held.
+// forget drops a token. p.mu is held.
 func (p *publisher) forget(token uint64, s *sending) {
 	if _, ok := p.waiting[token]; !ok {
 		return
 	}
 	delete(p.waiting, token)
-	<-p.window // never blocks: the token's slot is in it
 	for i, t := range s.tokens {
 		if t == token {
 			s.tokens = append(s.tokens[:i], s.tokens[i+1:]...)
@@ -212,6 +248,7 @@ func (p *publisher) refuse(s *sending, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.err = err
+	p.leave(s)
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		s.err, s.final = fmt.Errorf("%w: %w", messaging.ErrTooLarge, err), true
@@ -248,6 +285,8 @@ func (p *publisher) answer(m *nats.Msg) {
 	latest := s.tokens[len(s.tokens)-1] == token
 	p.forget(token, s)
 	if s.stored {
+		p.answered(s)
+		p.leave(s)
 		return
 	}
 	if s.stored = stored; !stored {
@@ -257,6 +296,7 @@ func (p *publisher) answer(m *nats.Msg) {
 	// one only if it settles the matter.
 	if latest || stored {
 		p.answered(s)
+		p.leave(s)
 	}
 }
 
@@ -296,6 +336,9 @@ const (
 	codeStoreFailed        natsjs.ErrorCode = 10077
 	codeHeaderTooLarge     natsjs.ErrorCode = 10097
 	codeDuplicateInProcess natsjs.ErrorCode = 10158
+
+	codeWrongSequence          natsjs.ErrorCode = 10071
+	codeWrongSequenceInCluster natsjs.ErrorCode = 10164
 )
 
 // isLimit tells the bound of a stream from other reasons of a failed store.
@@ -348,13 +391,14 @@ func (p *publisher) results(ctx context.Context, all []sending) (errs []error) {
 		for len(s.tokens) > 0 {
 			p.forget(s.tokens[0], s)
 		}
+		p.leave(s)
 		if s.stored {
 			continue
 		}
 		err := s.err
 		if !s.final {
 			// Given up because ctx has ended.
-			err = ctx.Err()
+			err = context.Cause(ctx)
 			if s.err != nil {
 				err = fmt.Errorf("%w: %w", err, s.err)
 			}

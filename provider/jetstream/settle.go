@@ -2,8 +2,12 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/catchment-events/catchment/reactor"
 )
@@ -84,8 +88,7 @@ func (m *member) settle(ctx context.Context, p *message, o reactor.Outcome) erro
 			return m.respond(ctx, p, nakAfter(o.After))
 		}
 	case reactor.Released:
-		m.handBack(ctx, []*message{p})
-		return nil
+		return m.handBack(ctx, []*message{p})
 	}
 	return m.bury(ctx, p, o.Reason)
 }
@@ -123,5 +126,10 @@ func (m *member) finish(ctx context.Context, p *message, ack string) error {
 func (m *member) remove(ctx context.Context, p *message) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	return m.broker.dead.DeleteMsg(ctx, p.sequence)
+	err := m.broker.dead.DeleteMsg(ctx, p.sequence)
+	var api *natsjs.APIError
+	if errors.As(err, &api) && api.ErrorCode == natsjs.JSErrCodeMessageNotFound || err != nil && strings.Contains(err.Error(), "no message found") {
+		return nil // another reader of the same dead letters has, or we have before
+	}
+	return err
 }
