@@ -2,7 +2,6 @@ package jetstream_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +86,7 @@ func TestLargestDeadLetter(t *testing.T) {
 	t.Parallel()
 	srv := start(t)
 	b := open(t, srv, jetstream.Config{})
-	src, err := b.Subscribe(t.Context(), messaging.Subscription{Name: "s"}, func(_ context.Context, err error) { t.Log(fmt.Sprintf("%.200s", err.Error())) })
+	src, err := b.Subscribe(t.Context(), messaging.Subscription{Name: "s"}, func(_ context.Context, err error) { t.Logf("%.200s", err.Error()) })
 	if err != nil {
 		t.Fatal(err)
 	}
