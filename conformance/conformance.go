@@ -35,6 +35,16 @@
 // A check that hangs is given up after a while, and fails; in a bubble that a
 // mutex keeps from going on it is given up too, but its goroutines remain.
 //
+// # Reports
+//
+// A Run writes what it found as JSON and as a table in Markdown to the files
+// that Harness.Report names, and, if the environment variable
+// CATCHMENT_CONFORMANCE_REPORT names a directory, to files there that are named
+// after the provider's package, and after the test if that is not called
+// TestConformance. A report has the provider and its version, its capabilities
+// and deviations, and for each requirement the result and the time in whole
+// seconds; it names no machine and no path.
+//
 // # Testing
 //
 // The suite is tested by running it on brokers with a fault each: see the
@@ -118,6 +128,19 @@ type Harness struct {
 	// their IDs, and why. At least one of the requirement's checks must still
 	// fail.
 	Deviations map[string]string
+
+	// Report is the name of two files, without extension, to write a report
+	// to: NAME.json and NAME.md. Default: none.
+	Report string
+
+	fake func() Broker // for tests of the suite: in place of newFake
+}
+
+func (h Harness) openFake() Broker {
+	if h.fake != nil {
+		return h.fake()
+	}
+	return newFake()
 }
 
 // withDefaults returns h with its zero fields filled in.
@@ -163,18 +186,27 @@ func Run(t *testing.T, h Harness) {
 	s.each(t, len(requirements), func(i int) string { return requirements[i].ID }, func(t *testing.T, i int) {
 		s.requirement(t, requirements[i])
 	})
+	if err := s.report.write(t, h); err != nil {
+		t.Errorf("conformance: the report: %v", err)
+	}
 }
 
 // A suite is one Run.
 type suite struct {
 	Harness
-	slots chan struct{} // taken by checks while they run, on a server
-	limit time.Duration // of a check, by its own clock
-	hang  time.Duration // of a check, by the clock on the wall
+	report *report
+	slots  chan struct{} // taken by checks while they run, on a server
+	limit  time.Duration // of a check, by its own clock
+	hang   time.Duration // of a check, by the clock on the wall
 }
 
 func newSuite(h Harness) *suite {
-	s := &suite{Harness: h.withDefaults(), slots: make(chan struct{}, parallel)}
+	s := &suite{Harness: h.withDefaults(), report: newReport(h), slots: make(chan struct{}, parallel)}
+	s.Open = func(t *testing.T) Broker {
+		b := h.Open(t)
+		s.report.opened(b)
+		return b
+	}
 	s.limit = 30*time.Second + 30*s.AckWait + 4*s.Slack
 	s.hang = s.limit + 10*time.Second
 	if s.Bubble {
@@ -210,11 +242,19 @@ func (s *suite) requirement(t *testing.T, r Requirement) {
 	var mu sync.Mutex
 	var failed, passed int
 	s.each(t, len(cs), func(i int) string { return cs[i].name }, func(t *testing.T, i int) {
+		note := func(result, reason string, took time.Duration) {
+			s.report.note(r.ID, cs[i].name, result, reason, took)
+		}
 		if why := s.lacks(cs[i]); why != "" {
+			note("skipped", why, 0)
 			t.Skip(why)
 		}
+		began := time.Now()
+		note("failed", "", 0) // unless it says otherwise: the harness may end the test
 		err := s.check(t, cs[i])
+		took := time.Since(began)
 		if nothing, ok := errors.AsType[skipped](err); ok {
+			note("skipped", nothing.reason, took)
 			t.Skip(nothing.reason)
 		}
 		mu.Lock()
@@ -222,8 +262,12 @@ func (s *suite) requirement(t *testing.T, r Requirement) {
 		switch {
 		case err == nil:
 			passed++
+			if !t.Failed() {
+				note("passed", "", took)
+			}
 		case deviates:
 			failed++
+			note("deviates", "", took)
 			t.Logf("deviates, as declared (%s): %v", reason, err)
 		default:
 			t.Errorf("%s\n%s\n%v", r.ID, r.Text, err)

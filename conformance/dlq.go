@@ -197,11 +197,14 @@ func dlq1Restart(e *env) {
 	sub.MaxAttempts = 2
 	ev := e.event("dlq.restart")
 	e.publish(b, ev)
-	for range 4 {
+	for n := range 4 {
 		src := e.subscribe(b, sub)
 		d := e.receiveUntil(src, time.Now().Add(2*e.AckWait+e.Slack+e.prompt()/4))
 		if d == nil {
 			break
+		}
+		if n == sub.MaxAttempts {
+			e.failf("event %s arrived %d times, each followed by a restart, with MaxAttempts %d", ev.ID(), n+1, sub.MaxAttempts)
 		}
 		if d.Info.Attempt > sub.MaxAttempts {
 			e.failf("event %s arrived with attempt %d, with MaxAttempts %d", ev.ID(), d.Info.Attempt, sub.MaxAttempts)

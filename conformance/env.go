@@ -33,6 +33,7 @@ type env struct {
 	provider string // the package of the broker, in cls3
 
 	openBroker func() Broker
+	openFake   func() Broker // what RUN-10 runs on
 	openFull   func() Broker
 	discarding func(events int) Broker
 	deadFull   func() (b Broker, room func())
@@ -55,6 +56,7 @@ func newEnv(ctx context.Context, t *testing.T, h Harness) *env {
 		began:      time.Now(),
 		id:         "c" + strconv.FormatUint(rand.Uint64()>>24, 36),
 		openBroker: func() Broker { return h.Open(t) },
+		openFake:   h.openFake,
 		openFull:   func() Broker { return h.OpenFull(t) },
 		discarding: func(events int) Broker { return h.OpenDiscarding(t, events) },
 		deadFull:   func() (Broker, func()) { return h.OpenDeadFull(t) },

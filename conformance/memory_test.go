@@ -106,8 +106,8 @@ func TestMemoryOnTheWallClock(t *testing.T) {
 	}
 	h := memoryHarness()
 	h.Bubble = false
-	h.AckWait = 500 * time.Millisecond
-	h.Slack = h.AckWait / 5
+	h.AckWait = time.Second
+	h.Slack = h.AckWait / 2
 	h.Duplicates = time.Second
 	h.Open = func(t *testing.T) Broker {
 		b := memory.New(&memory.Options{Duplicates: h.Duplicates})

@@ -57,7 +57,7 @@ var runChecks = func() map[string][]check {
 			onFake = append(onFake, check{
 				name: id + "_" + c.name, bubble: true, why: "time over a fake source is virtual",
 				do: func(e *env) {
-					e.openBroker = func() Broker { return newFake() }
+					e.openBroker = e.openFake
 					e.Slack = 0
 					c.do(e)
 				},

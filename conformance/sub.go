@@ -752,7 +752,11 @@ func sub9Restart(e *env) {
 	src = e.subscribe(b, sub)
 	seen := make(map[string]int)
 	for seen[events[0].ID()] == 0 || seen[events[2].ID()] == 0 || seen[events[3].ID()] == 0 {
-		d := e.receive(src)
+		wait := e.AckWait + e.Slack + e.prompt() // one of them still has to wait for its retry
+		d := e.receiveUntil(src, time.Now().Add(wait))
+		if d == nil {
+			e.failf("nothing arrived within %v, and %d of three events have after a restart", wait, len(seen))
+		}
 		seen[d.Value.ID()] = d.Info.Attempt
 		e.ack(d)
 	}
