@@ -29,6 +29,8 @@ type consumer struct {
 	members map[*source]struct{}
 	left    time.Time // when the last member closed
 	deleted bool
+	taker   *source // the member that received last
+	mixed   bool    // two members received, or something was released: first attempts have no order [RCV-3]
 
 	next   uint64 // the first sequence that was not looked at
 	missed uint64 // events discarded before that, and not reported yet
@@ -55,6 +57,7 @@ type item struct {
 	due     time.Time
 	turn    uint64
 	dying   int // failed tries to bury it; it is handed to nobody meanwhile
+	harm    harm
 }
 
 func newConsumer(b *Broker, l *log, sub messaging.Subscription) *consumer {
@@ -119,23 +122,33 @@ func (c *consumer) reset() {
 	c.out = make(map[uint64]*item)
 	c.queue = nil
 	c.holds = holdList{}
+	c.mixed, c.taker = false, nil
 }
 
 // take returns the next item that may be delivered, held by s, or nil.
 func (c *consumer) take(s *source, now time.Time) *item {
 	c.update(now)
+	c.broker.hostile.shuffle(c, now)
 	var it *item
 	switch queued, fresh := c.ready(now); {
 	case queued:
 		it = heap.Pop(&c.queue).(*item)
 	case fresh != nil:
-		it = &item{entry: fresh, attempt: 1}
-		c.out[fresh.seq] = it
-		c.next = fresh.seq + 1
+		it = c.begin(fresh)
 	default:
 		return nil
 	}
+	c.mixed = c.mixed || c.taker != nil && c.taker != s && !c.taker.closed
+	c.taker = s
 	it.hold = &hold{consumer: c, source: s, item: it}
+	return it
+}
+
+// begin makes an item of an entry that fresh returned.
+func (c *consumer) begin(fresh *entry) *item {
+	it := &item{entry: fresh, attempt: 1}
+	c.out[fresh.seq] = it
+	c.next = fresh.seq + 1
 	return it
 }
 
@@ -145,15 +158,21 @@ func (c *consumer) ready(now time.Time) (queued bool, fresh *entry) {
 	if len(c.queue) > 0 && !c.queue[0].due.After(now) {
 		return true, nil
 	}
+	return false, c.fresh()
+}
+
+// fresh is the next entry that was not out yet, or nil if there is none or no
+// room for it.
+func (c *consumer) fresh() *entry {
 	if len(c.out) >= c.sub.MaxInFlight {
-		return false, nil
+		return nil
 	}
 	for c.next = max(c.next, c.log.first); c.next < c.log.end(); c.next++ {
 		if e := c.log.at(c.next); e != nil && c.match.Match(e.typ) {
-			return false, e
+			return e
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // update brings the state up to now: fails the holds that ran out, and tries
@@ -178,12 +197,22 @@ func (c *consumer) arm(h *hold, now time.Time) {
 	c.holds.insert(h)
 }
 
-// settle ends a hold. The item goes where o says.
-func (c *consumer) settle(h *hold, o reactor.Outcome, now time.Time) error {
+// valid returns nil for a hold that can be settled or extended, or else why it
+// cannot.
+func (c *consumer) valid(h *hold, now time.Time) error {
 	c.update(now)
-	it := h.item
-	if it.hold != h || c.out[it.entry.seq] != it {
+	if h.item.hold != h || c.out[h.item.entry.seq] != h.item {
 		return reactor.ErrLost
+	}
+	return c.broker.hostile.refuses(h)
+}
+
+// settle ends a valid hold. The item goes where o says.
+func (c *consumer) settle(h *hold, o reactor.Outcome, now time.Time) {
+	it := h.item
+	if o.Result == reactor.Acked && c.broker.hostile.undoes(c, it) {
+		h.source = nil // stays until it runs out, also when the member closes
+		return
 	}
 	c.holds.remove(h)
 	switch o.Result {
@@ -193,6 +222,7 @@ func (c *consumer) settle(h *hold, o reactor.Outcome, now time.Time) error {
 			c.log.remove(it.entry.seq)
 		}
 	case reactor.Released:
+		c.mixed = true
 		c.put(it, now)
 	case reactor.Rejected:
 		it.reason, it.failed = o.Reason, now
@@ -201,18 +231,13 @@ func (c *consumer) settle(h *hold, o reactor.Outcome, now time.Time) error {
 		c.fail(it, now, o.After, o.Reason, now)
 	}
 	c.kick(now)
-	return nil
 }
 
-// extend moves a hold's deadline.
-func (c *consumer) extend(h *hold, now time.Time) (time.Time, error) {
-	c.update(now)
-	if h.item.hold != h || c.out[h.item.entry.seq] != h.item {
-		return time.Time{}, reactor.ErrLost
-	}
+// extend moves the deadline of a valid hold, to AckWait after began.
+func (c *consumer) extend(h *hold, began time.Time) time.Time {
 	c.holds.remove(h)
-	c.arm(h, now)
-	return h.deadline, nil
+	c.arm(h, began)
+	return h.deadline
 }
 
 // fail counts a delivery that failed at some time, now or before: the item is
@@ -265,6 +290,10 @@ func (c *consumer) bury(it *item, now time.Time) {
 			Died:         it.failed,
 		}.Annotations()
 		dead.append(&letter)
+		if dead.len() < c.broker.opts.MaxDeadLetters && c.broker.hostile.buriesTwice(c, it) {
+			again := letter
+			dead.append(&again)
+		}
 		dead.wake([]*entry{&letter}, now)
 	}
 }
@@ -279,6 +308,7 @@ func (c *consumer) release(s *source, now time.Time) {
 		if h.source == s {
 			c.holds.remove(h)
 			c.put(h.item, now)
+			c.mixed = true
 		}
 		h = next
 	}

@@ -21,6 +21,19 @@ func (q *queue) Pop() any {
 	return it
 }
 
+// swap lets two items of the queue change places. Both are due.
+func (c *consumer) swap(a, b *item) {
+	a.due, b.due = b.due, a.due
+	a.turn, b.turn = b.turn, a.turn
+	for i, it := range c.queue {
+		if it == a {
+			c.queue[i] = b
+		} else if it == b {
+			c.queue[i] = a
+		}
+	}
+}
+
 // A holdList holds the holds by deadline. New ones belong at its end, unless
 // AckWait was made shorter.
 type holdList struct{ first, last *hold }

@@ -19,7 +19,8 @@
 //
 // A broker runs in a [testing/synctest] bubble: it starts no goroutines, reads
 // no clock but time.Now, and its deadlines and delays are exact, to the
-// nanosecond of virtual time.
+// nanosecond of virtual time. With [Options].Hostile it does the worst that the
+// contract allows instead.
 package memory
 
 import (
@@ -58,12 +59,17 @@ type Options struct {
 	// Duplicates is the deduplication window [PUB-3]. Default
 	// messaging.DefaultDuplicates.
 	Duplicates time.Duration
+
+	// Hostile, if not nil, makes the broker do its worst within the contract,
+	// for tests. New copies it. Default: the broker is as kind as it can be.
+	Hostile *Hostile
 }
 
 // A Broker is a log in memory with its subscriptions. Its methods are safe for
 // concurrent use. It implements [messaging.Broker].
 type Broker struct {
-	opts Options
+	opts    Options
+	hostile *hostility // nil: it is not
 
 	mu sync.Mutex
 	// Below, and all that hangs on it: under mu.
@@ -88,7 +94,8 @@ type storedID struct {
 	at time.Time
 }
 
-// New returns an empty broker. It panics on options that are negative.
+// New returns an empty broker. It panics on options that are negative, and on
+// rates above 1.
 func New(opts *Options) *Broker {
 	var o Options
 	if opts != nil {
@@ -111,6 +118,7 @@ func New(opts *Options) *Broker {
 	}
 	return &Broker{
 		opts:      o,
+		hostile:   newHostility(o.Hostile),
 		log:       newLog(),
 		dead:      make(map[string]*log),
 		raw:       make(map[string][]*messaging.DecodeError),
@@ -120,7 +128,7 @@ func New(opts *Options) *Broker {
 }
 
 // Publish stores the events: all of them, or on an error none
-// [CAP OrderedPublish]. See [messaging.Publisher] for the contract.
+// [CAP OrderedPublish], unless the broker is hostile. See [messaging.Publisher] for the contract.
 func (b *Broker) Publish(ctx context.Context, events ...event.Event) error {
 	if err := b.refusal(ctx); err != nil {
 		return err
@@ -142,6 +150,9 @@ func (b *Broker) Publish(ctx context.Context, events ...event.Event) error {
 			body:   slices.Clone(body),
 			size:   int64(event.Size(e)),
 		}
+	}
+	if b.hostile != nil {
+		return b.hostile.publish(ctx, b, entries)
 	}
 	return b.store(entries)
 }

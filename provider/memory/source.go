@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ func (s *source) Receive(ctx context.Context) (*messaging.Delivery, error) {
 	c, mu := s.consumer, &s.consumer.broker.mu
 	var w *waiter
 	for {
+		_ = c.broker.hostile.pause(ctx) // ended says so, too
 		mu.Lock()
 		woken := w != nil && c.arrive(w)
 		now := time.Now()
@@ -120,6 +122,13 @@ func (s *source) deliver(ctx context.Context, it *item) (*messaging.Delivery, er
 		s.report.Do(ctx, bad)
 		return nil, nil
 	}
+	if c.broker.hostile.vanishes(c, it) {
+		h.source = nil // whoever it was, s does not give it back
+		c.arm(h, now)
+		c.kick(now)
+		mu.Unlock()
+		return nil, nil
+	}
 	c.arm(h, now)
 	c.kick(now)
 	info := reactor.Info{
@@ -172,20 +181,32 @@ type hold struct {
 	deadline      time.Time
 	before, after *hold // in the consumer's holds
 	listed        bool
+	refused       uint8 // settles and extends that a hostile broker failed
 }
 
 // Settle implements [reactor.Settler].
-func (h *hold) Settle(_ context.Context, o reactor.Outcome) error {
-	mu := &h.consumer.broker.mu
+func (h *hold) Settle(ctx context.Context, o reactor.Outcome) error {
+	c, mu := h.consumer, &h.consumer.broker.mu
+	late := c.broker.hostile.pause(ctx)
 	mu.Lock()
 	defer mu.Unlock()
-	return h.consumer.settle(h, o, time.Now())
+	now := time.Now()
+	if err := cmp.Or(c.valid(h, now), late); err != nil {
+		return err
+	}
+	c.settle(h, o, now)
+	return nil
 }
 
 // Extend implements [reactor.Settler].
-func (h *hold) Extend(context.Context) (time.Time, error) {
-	mu := &h.consumer.broker.mu
+func (h *hold) Extend(ctx context.Context) (time.Time, error) {
+	c, mu := h.consumer, &h.consumer.broker.mu
+	began := time.Now()
+	late := c.broker.hostile.pause(ctx)
 	mu.Lock()
 	defer mu.Unlock()
-	return h.consumer.extend(h, time.Now())
+	if err := cmp.Or(c.valid(h, time.Now()), late); err != nil {
+		return time.Time{}, err
+	}
+	return c.extend(h, began), nil
 }
