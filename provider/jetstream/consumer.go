@@ -11,6 +11,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/reactor"
 )
 
 // A subscription is a durable consumer. What was asked for stands in the
@@ -97,6 +98,7 @@ type incarnation struct {
 	moved        bool   // by Seek
 	record       uint64 // the sequence of what says so
 	most         int    // fetched ahead by a member, at most
+	behind       bool   // there may have been events that it had not delivered
 }
 
 // record is the subject that holds the name of a subscription's consumer.
@@ -137,7 +139,17 @@ func (b *Broker) incarnation(ctx context.Context, id messaging.Subscription) (*i
 	if err != nil {
 		return nil, err
 	}
+	behind := info.NumPending > 0
+	if b.bounded && !behind {
+		// A server counts what is pending a moment late.
+		log, err := stream.Info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		behind = info.Delivered.Stream < log.State.LastSeq
+	}
 	return &incarnation{
+		behind:   behind,
 		sub:      sub,
 		consumer: c,
 		stream:   info.Stream,
@@ -179,8 +191,7 @@ func (b *Broker) subscribe(ctx context.Context, sub messaging.Subscription) (*in
 				return nil, err
 			}
 		}
-		stream, _ := b.log(sub)
-		if _, err := stream.CreateConsumer(ctx, b.config(sub)); err != nil && !errors.Is(err, natsjs.ErrConsumerExists) { // somebody was faster
+		if err := b.create(ctx, sub); err != nil {
 			return nil, err
 		}
 		i, err = b.incarnation(ctx, sub)
@@ -193,6 +204,30 @@ func (b *Broker) subscribe(ctx context.Context, sub messaging.Subscription) (*in
 	}
 	return i, effective(sub, i.consumer.CachedInfo().Config, b.config(sub))
 }
+
+// create makes the subscription's consumer, if nobody is faster. A server that
+// has just deleted one by that name may still be clearing it away, and then
+// fails for a moment.
+func (b *Broker) create(ctx context.Context, sub messaging.Subscription) error {
+	stream, _ := b.log(sub)
+	for try := 1; ; try++ {
+		_, err := stream.CreateConsumer(ctx, b.config(sub))
+		if err == nil || errors.Is(err, natsjs.ErrConsumerExists) {
+			return nil
+		}
+		var api *natsjs.APIError
+		if !errors.As(err, &api) || api.Code != 500 || try == 10 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(createBackoff(try)):
+		}
+	}
+}
+
+var createBackoff = reactor.Exponential(10*time.Millisecond, 500*time.Millisecond)
 
 // settings reads a subscription back from its consumer.
 func settings(c natsjs.ConsumerConfig) (messaging.Subscription, error) {

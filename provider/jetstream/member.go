@@ -105,7 +105,7 @@ func newMember(b *Broker, i *incarnation, report messaging.Report) (*member, err
 func (m *member) begin(i *incarnation) {
 	m.current.Store(i)
 	info := i.consumer.CachedInfo()
-	m.gap = gap{sequence: info.Delivered.Stream, delivery: info.Delivered.Consumer, behind: info.NumPending > 0}
+	m.gap = gap{sequence: info.Delivered.Stream, delivery: info.Delivered.Consumer, behind: i.behind}
 }
 
 // now is the incarnation that m reads.
