@@ -80,13 +80,13 @@ func (m *member) endPulls(ctx context.Context) {
 		open := m.pulls.outstanding > 0
 		m.mu.Unlock()
 		_ = m.handBack(ctx, late)
-		if !open {
+		if !open || ctx.Err() != nil {
 			return
 		}
 		select {
-		case <-m.nudge: // mind has ended
+		case <-m.nudge:
+		case <-time.After(10 * time.Millisecond): // mind may have taken the word
 		case <-ctx.Done():
-			return
 		}
 	}
 }
