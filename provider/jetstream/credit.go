@@ -42,17 +42,18 @@ func (m *member) handBack(ctx context.Context, back []*message) error {
 // giveUp hands back what the member has fetched and does not use, unless that
 // would count as an attempt.
 func (m *member) giveUp(surplus []*message) {
-	ctx, cancel := context.WithTimeout(m.ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), settleTimeout)
 	defer cancel()
-	if m.writeNotes(ctx, surplus) == nil {
+	failed := m.writeNotes(ctx, surplus)
+	m.mu.Lock()
+	closing := m.err != nil
+	m.mu.Unlock()
+	if failed == nil || closing {
 		_ = m.give(ctx, surplus)
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err != nil {
-		return // too late: AckWait sees to it
-	}
 	for _, p := range surplus {
 		p.handled = false
 		m.kept[p] = struct{}{}
