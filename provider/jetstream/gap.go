@@ -43,7 +43,10 @@ func (m *member) watch(p *message) (lost uint64) {
 		if len(m.settings().Types) > 0 {
 			lost = 0
 			if g.behind {
-				g.from, g.to = g.sequence+1, p.sequence
+				if g.to == 0 { // one before it, not looked into yet, begins earlier
+					g.from = g.sequence + 1
+				}
+				g.to = p.sequence
 				m.check = true
 			}
 		}
