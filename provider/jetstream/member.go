@@ -293,7 +293,8 @@ func (m *member) message(msg *nats.Msg) {
 	lost := m.watch(p)
 	m.token++
 	token := m.token
-	if !p.counted {
+	counted := p.counted // read here: once m.mu is free, Close may count it
+	if !counted {
 		m.asked[token] = p
 	}
 	pull := m.want(now)
@@ -301,7 +302,7 @@ func (m *member) message(msg *nats.Msg) {
 	if lost > 0 {
 		m.discarded(lost)
 	}
-	if p.counted {
+	if counted {
 		signal(m.available)
 	} else {
 		m.askCredit(token, p)

@@ -19,12 +19,13 @@ type message struct {
 	sequence  uint64
 	delivery  uint64 // its number among all deliveries of the consumer
 	delivered int    // how often it was, by the server's count
-	credit    int    // of those, how many were given back and not failures
-	counted   bool   // credit is known
 	stored    time.Time
 	arrived   time.Time
 
-	// Below: under the member's mu.
+	// Below: under the member's mu, while it is in the member's keeping; then of
+	// whoever took it out.
+	credit  int       // of delivered, how many were given back and not failures
+	counted bool      // credit is known
 	lease   time.Time // the server's AckWait began then, or later
 	probed  time.Time // when the last extension was asked for; zero: answered
 	handled bool      // out of the member's keeping
