@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -41,7 +42,7 @@ type Options struct {
 // A Server is a server in the process. Its methods are safe for concurrent use.
 type Server struct {
 	server *server.Server
-	lock   *os.File
+	close  func() error // once
 }
 
 // Start starts a server that keeps its streams in a directory, which it creates
@@ -78,15 +79,22 @@ func Start(dir string, opts *Options) (*Server, error) {
 		NoLog:        true,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("embedded: %w", err), lock.Close())
+		return nil, errors.Join(fmt.Errorf("embedded: %w", err), unlockFile(lock))
 	}
 	s.Start()
 	if !s.ReadyForConnections(o.StartTimeout) || !s.JetStreamEnabled() {
 		s.Shutdown()
 		s.WaitForShutdown()
-		return nil, errors.Join(fmt.Errorf("embedded: the server did not start with JetStream in %s within %v", dir, o.StartTimeout), lock.Close())
+		return nil, errors.Join(fmt.Errorf("embedded: the server did not start with JetStream in %s within %v", dir, o.StartTimeout), unlockFile(lock))
 	}
-	return &Server{server: s, lock: lock}, nil
+	return &Server{server: s, close: sync.OnceValue(func() error {
+		s.Shutdown()
+		s.WaitForShutdown()
+		if err := unlockFile(lock); err != nil {
+			return fmt.Errorf("embedded: %w", err)
+		}
+		return nil
+	})}, nil
 }
 
 // Connect returns a connection to the server through memory, with the options
@@ -105,11 +113,4 @@ func (s *Server) URL() string {
 
 // Close stops the server, after connections have had what it owed them. It is
 // idempotent.
-func (s *Server) Close() error {
-	s.server.Shutdown()
-	s.server.WaitForShutdown()
-	if err := s.lock.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return fmt.Errorf("embedded: %w", err)
-	}
-	return nil
-}
+func (s *Server) Close() error { return s.close() }

@@ -8,3 +8,5 @@ import "os"
 func lockFile(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 }
+
+func unlockFile(f *os.File) error { return f.Close() }
