@@ -32,7 +32,10 @@ func TestImports(t *testing.T) {
 	}{
 		{"reactor", nil},
 		{"event", ofSDK},
-		{"messaging", append([]string{module + "/event", module + "/reactor"}, ofSDK...)},
+		{"messaging", append([]string{module + "/event", module + "/reactor", module + "/messaging/internal"}, ofSDK...)},
+		{"messaging/filter", append([]string{module + "/event", module + "/reactor", module + "/messaging"}, ofSDK...)},
+		{"messaging/filter/cesql", append([]string{module + "/event", module + "/reactor", module + "/messaging",
+			"github.com/cloudevents/sdk-go/sql/v2/gen", "github.com/antlr/"}, ofSDK...)},
 		{"provider/memory", append([]string{module + "/event", module + "/reactor", module + "/messaging"}, ofSDK...)},
 		{"conformance", append([]string{module + "/event", module + "/reactor", module + "/messaging"}, ofSDK...)},
 	} {
@@ -48,6 +51,26 @@ func TestImports(t *testing.T) {
 	for _, imported := range imports(t, "provider/jetstream") {
 		if strings.HasPrefix(imported, "github.com/nats-io/nats-server/") {
 			t.Errorf("provider/jetstream links a server: %s", imported)
+		}
+	}
+}
+
+// TestParserStaysApart holds the parser of CloudEvents SQL to the one package
+// that needs it.
+func TestParserStaysApart(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list ./...: %v\n%s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		pkg, imported, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if pkg == module+"/messaging/filter/cesql" {
+			continue
+		}
+		for _, path := range strings.Fields(imported) {
+			if strings.HasPrefix(path, "github.com/antlr/") || strings.HasPrefix(path, "github.com/cloudevents/sdk-go/sql/") {
+				t.Errorf("%s imports %s, which only messaging/filter/cesql may", pkg, path)
+			}
 		}
 	}
 }
