@@ -3,6 +3,7 @@ package catchment_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -26,13 +27,56 @@ func Billing(ctx context.Context, s messaging.Subscriber, charge func(context.Co
 		Name:        "billing",
 		Types:       []string{"order.placed"},
 		MaxAttempts: 5,
-	}, func(ctx context.Context, e event.Event) error {
-		order, err := event.Data[Order](e)
+	}, messaging.Typed(func(ctx context.Context, _ event.Event, o Order) error {
+		return charge(ctx, o) // nil acks, an error retries after a backoff
+	}), &messaging.Options{Concurrency: 8})
+}
+
+// Shop runs two reactors until ctx ends or one of them fails.
+func Shop(ctx context.Context, b messaging.Broker, charge func(context.Context, Order) error, log *slog.Logger) error {
+	mux := messaging.NewMux(messaging.RejectUnknown) // what else comes is a dead letter, with the reason
+	mux.Handle("order.placed", messaging.Typed(func(ctx context.Context, _ event.Event, o Order) error {
+		return charge(ctx, o)
+	}))
+	mux.Handle("order.*.cancelled", func(context.Context, event.Event) error { return nil })
+
+	opts := &messaging.Options{
+		Concurrency: 100,
+		Key:         messaging.PartitionKey, // one customer's orders in their order
+		Observer:    messaging.Log(log),
+	}
+	audit := reactor.Breaker(store, 5, time.Minute) // receives nothing while its database is away
+	group := reactor.Group{Reactors: []*reactor.Reactor{
+		messaging.NewReactor(b, messaging.Subscription{Name: "orders", Types: mux.Types()}, mux.Dispatch, opts),
+		messaging.NewReactor(b, messaging.Subscription{Name: "audit", MaxInFlight: 1}, audit, nil),
+	}}
+	return group.Run(ctx) // group.Check is for the readiness probe
+}
+
+func store(context.Context, event.Event) error { return nil }
+
+func TestShop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := memory.New(nil)
+		defer broker.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		e, err := event.New("/shop", "order.placed", Order{ID: 17})
 		if err != nil {
-			return reactor.Reject(err) // to the dead letters, with the reason
+			t.Fatal(err)
 		}
-		return charge(ctx, order) // nil acks, an error retries after a backoff
-	}, &messaging.Options{Concurrency: 8})
+		if err := broker.Publish(ctx, e); err != nil {
+			t.Fatal(err)
+		}
+		charged := 0
+		err = Shop(ctx, broker, func(_ context.Context, o Order) error {
+			charged = o.ID
+			cancel()
+			return nil
+		}, slog.New(slog.DiscardHandler))
+		if err != nil || charged != 17 {
+			t.Errorf("Shop: %v, charged for %d", err, charged)
+		}
+	})
 }
 
 func TestBillingTriesAgain(t *testing.T) {
@@ -152,7 +196,7 @@ func TestReadme(t *testing.T) {
 			t.Errorf("this code of the README is not in readme_test.go:\n%s", block)
 		}
 	}
-	if blocks != 5 {
-		t.Errorf("the README has %d blocks of code, want 4", blocks-1)
+	if blocks != 6 {
+		t.Errorf("the README has %d blocks of code, want 5", blocks-1)
 	}
 }

@@ -10,19 +10,14 @@ import (
 	"github.com/catchment-events/catchment/reactor"
 )
 
-// A DeadLetter says why a subscription gave up on an event. It stands beside
-// the event, which is unchanged [DLQ-2].
+// A DeadLetter stands beside an event that a subscription gave up on [DLQ-2].
 type DeadLetter struct {
-	Subscription string    // the one that gave up
+	Subscription string
 	Reason       string    // of the last failure; MaxReason bytes at most
 	Attempts     int       // deliveries that failed
 	Sequence     uint64    // of the event in the log; 0: unknown
-	Stored       time.Time // when the log stored the event
-	Died         time.Time
+	Stored, Died time.Time // when the log stored it, and when it was given up
 }
-
-// MaxReason is the length of a dead letter's reason, in bytes, at most [DLQ-2].
-const MaxReason = 1 << 10
 
 // The annotations that carry a dead letter.
 const (
@@ -34,9 +29,7 @@ const (
 	annotationDied         = "dead-died"
 )
 
-// Annotations returns d as annotations that DeadLetterFrom reads, with the
-// reason cut to MaxReason, made valid UTF-8, and rid of control characters:
-// for providers.
+// Annotations returns d for DeadLetterFrom to read, its reason made to fit.
 func (d DeadLetter) Annotations() map[string]string {
 	return map[string]string{
 		annotationSubscription: d.Subscription,
@@ -48,8 +41,7 @@ func (d DeadLetter) Annotations() map[string]string {
 	}
 }
 
-// DeadLetterFrom reads the annotations of a delivery from a subscription with
-// DeadLettersOf, and reports whether there are any.
+// DeadLetterFrom reads the annotations of a dead letter; false: it is none.
 func DeadLetterFrom(info reactor.Info) (DeadLetter, bool) {
 	a := info.Annotations
 	name, ok := a[annotationSubscription]

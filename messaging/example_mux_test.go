@@ -70,7 +70,7 @@ func ExampleMux() {
 // are found when the service starts.
 func ExampleMux_Handle() {
 	defer func() { fmt.Println(recover()) }()
-	mux := messaging.NewMux(messaging.AckUnknown)
+	mux := messaging.NewMux(messaging.RetryUnknown) // there may be a newer version of this service
 	mux.Handle("order.*", messaging.AckUnknown)
 	mux.Handle("*.placed", messaging.AckUnknown)
 	// Output: messaging: Mux.Handle: pattern "*.placed" conflicts with pattern "order.*": both match type "order.placed", and neither is more specific than the other

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// A Start says where in the log a new subscription begins [SUB-2]. The zero
-// value is StartFirst. Starts are comparable, and marshal to text and back,
-// so that providers can store them.
+// A Start says where in the log a new subscription begins [SUB-2]; the zero value
+// is StartFirst. It is comparable, and marshals to text and back.
 type Start struct {
 	kind startKind
 	time int64 // UnixNano
@@ -29,14 +28,10 @@ const (
 // StartFirst begins at the first retained event.
 func StartFirst() Start { return Start{} }
 
-// StartNew begins after the last event: nothing is delivered whose Publish had
-// returned before the subscription was created, and everything whose Publish
-// began after.
+// StartNew begins after the last event whose Publish has returned.
 func StartNew() Start { return Start{kind: startNew} }
 
-// StartAt begins at the first event that was stored at t or later; a capability.
-// A time in the future is refused with ErrInvalid. Times before 1677 and after
-// 2262 count as the first and the last that fit a count of nanoseconds.
+// StartAt begins at the first event stored at t or later; a capability.
 func StartAt(t time.Time) Start {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):
@@ -47,23 +42,20 @@ func StartAt(t time.Time) Start {
 	return Start{kind: startTime, time: t.UnixNano()}
 }
 
-// StartFrom begins at the first event of that sequence or a higher one; a
-// capability.
+// StartFrom begins at that sequence, or the next that there is; a capability.
 func StartFrom(sequence uint64) Start { return Start{kind: startSequence, seq: sequence} }
 
-// New reports whether s is StartNew.
 func (s Start) New() bool { return s.kind == startNew }
 
-// Time returns the time of a StartAt, and false for others.
+// Time returns the time of a StartAt.
 func (s Start) Time() (time.Time, bool) {
 	return time.Unix(0, s.time).UTC(), s.kind == startTime
 }
 
-// Sequence returns the sequence of a StartFrom, and false for others.
+// Sequence returns the sequence of a StartFrom.
 func (s Start) Sequence() (uint64, bool) { return s.seq, s.kind == startSequence }
 
-// String returns the text that UnmarshalText reads: "first", "new",
-// "at 2006-01-02T15:04:05.999999999Z" or "from 42".
+// String returns "first", "new", "at 2006-01-02T15:04:05.999Z" or "from 42".
 func (s Start) String() string {
 	switch s.kind {
 	case startNew:
@@ -76,10 +68,8 @@ func (s Start) String() string {
 	return "first"
 }
 
-// MarshalText returns what String does.
 func (s Start) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText sets s to the start that text, made by MarshalText, stands for.
 func (s *Start) UnmarshalText(text []byte) error {
 	verb, arg, more := strings.Cut(string(text), " ")
 	var err error

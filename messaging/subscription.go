@@ -10,55 +10,31 @@ import (
 )
 
 // A Subscription says what a member asks for. It is a plain value. Members of
-// one subscription give the same settings: the first creates it, and a
-// different one is refused with ErrConflict [SUB-4].
+// one subscription give the same settings, but for Start [SUB-3, SUB-4].
 type Subscription struct {
-	// Name is what the subscription is known by, for good: 1 to 64 of a-z,
-	// 0-9, _ and -, the first a letter or digit [SUB-7].
-	Name string
+	Name string // 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit [SUB-7]
 
-	// Types are patterns that select events by type, at most 64; none
-	// selects every type. A pattern is tokens with dots between them, where
-	// * stands for any one token, and > at the end for one or more [SUB-8].
+	// Types are patterns that select events by type, at most 64; none selects
+	// all. A pattern is tokens with dots between them, where * stands for any
+	// one token, and > at the end for one or more [SUB-8].
 	Types []string
 
-	// Start is where in the log a new subscription begins; the zero value
-	// is StartFirst. It is not compared [SUB-3].
-	Start Start
-
-	// AckWait is how long a member may keep a delivery without settling or
-	// extending it, from Receive; then it is delivered again [ACK-2].
-	// Default 30 s.
+	// AckWait is how long a member may keep a delivery from Receive, before it
+	// is delivered again [ACK-2]. Default 30 s.
 	AckWait time.Duration
 
-	// MaxInFlight is how many events may be out at a time: with a member, or
-	// waiting for a retry delay [RCV-4]. 1 is strict order, retries included
-	// [RCV-3]. Default 1024.
+	// MaxInFlight is how many events may be with members, or wait for a retry
+	// [RCV-4]. 1 is strict order, retries included [RCV-3]. Default 1024.
 	MaxInFlight int
 
-	// MaxAttempts is the failed delivery that makes an event a dead letter
-	// [DLQ-1]. Default 0: no cap.
-	MaxAttempts int
-
-	// Expires deletes the subscription after that long without a member, and
-	// is a capability [SUB-10]. Default 0: never.
-	Expires time.Duration
-
-	// DeadLettersOf names a subscription whose dead letters are read instead
-	// of the log [DLQ-4].
-	DeadLettersOf string
+	Start         Start         // of a new subscription; default: the first event
+	MaxAttempts   int           // the failed delivery that kills an event [DLQ-1]; 0: none
+	Expires       time.Duration // deleted after so long without a member [SUB-10]; 0: never
+	DeadLettersOf string        // reads that subscription's dead letters [DLQ-4]; "": the log
 }
 
-// What a Subscription's zero fields stand for, and their bounds.
-const (
-	DefaultAckWait     = 30 * time.Second
-	DefaultMaxInFlight = 1024
-	MaxTypes           = 64
-)
-
-// Normalize returns s with defaults for its zero fields and its Types sorted,
-// without repetitions; or an error that wraps ErrInvalid and names the field:
-// for providers.
+// Normalize returns s with its defaults and sorted Types, or an error that
+// wraps ErrInvalid and names the field: for providers.
 func (s Subscription) Normalize() (Subscription, error) {
 	invalid := func(field string, value any, want string) (Subscription, error) {
 		return Subscription{}, fmt.Errorf("%w: subscription %q: %s is %v: must be %s", ErrInvalid, s.Name, field, value, want)
@@ -96,10 +72,8 @@ func (s Subscription) Normalize() (Subscription, error) {
 	return s, nil
 }
 
-// Conflict returns nil if a member that asks for s can join the subscription
-// with the settings have, and otherwise an error that wraps ErrConflict and
-// names the field and both values [SUB-4]. Both must be normalized. Start is
-// not compared [SUB-3]: for providers.
+// Conflict returns nil, or the ErrConflict of a member that asks for s, where
+// the settings are have. Both are normalized: for providers [SUB-4].
 func (s Subscription) Conflict(have Subscription) error {
 	conflict := func(field string, want, have any) error {
 		return fmt.Errorf("%w: subscription %q: %s is %v, asked for %v", ErrConflict, s.Name, field, have, want)

@@ -5,11 +5,9 @@ import (
 	"time"
 )
 
-// Exponential returns a backoff for [Options]: base after the first failed
-// attempt and twice as long after each further one, limit at most, each delay
-// drawn from the upper half [RUN-7]. It saturates: no attempt yields a
-// negative or a shorter delay than the one before it could be. A base that is
-// not positive counts as a nanosecond, a limit below base as base.
+// Exponential returns a backoff for [Options]: base after the first attempt
+// and twice as long after each further one, up to limit, without overflow, each
+// delay drawn from the upper half [RUN-7].
 func Exponential(base, limit time.Duration) func(attempt int) time.Duration {
 	base = max(base, 1)
 	limit = max(limit, base)

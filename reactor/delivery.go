@@ -22,7 +22,6 @@ const (
 	Released                   // given back; again at once, not a failure
 )
 
-// String returns the result's name in lower case.
 func (r Result) String() string {
 	switch r {
 	case Acked:
@@ -40,35 +39,26 @@ func (r Result) String() string {
 // Outcome is how a delivery is settled.
 type Outcome struct {
 	Result Result
-	// After is the least time until a retried value is delivered again; at
-	// once when it is not positive.
-	After time.Duration
-	// Reason says why, of a retry or a reject.
-	Reason string
+	After  time.Duration // of a retry: not again before that; may be negative
+	Reason string        // of a retry or a reject
 }
 
-// A Settler settles one delivery where it came from. Providers implement it;
-// so does [*Delivery], so that a source can wrap another's deliveries.
-//
-// Delivery calls a Settler's methods one after another, never after the
-// delivery's deadline, and never again after Settle returned nil.
+// A Settler settles one delivery where it came from. Providers implement it,
+// and so does [*Delivery], which calls it one at a time, not after the deadline,
+// and not again after Settle returned nil.
 type Settler interface {
-	// Settle ends the delivery. When it returns an error the delivery is not
-	// settled, and the call may be repeated [ACK-6]. ErrLost says that it
-	// never can be: somebody else has it, or will. ctx bounds waiting for a
-	// confirmation; where there is nothing to wait for, Settle works with a
-	// context that has ended, too [ACK-8].
+	// Settle ends the delivery, or returns an error; then it may be repeated
+	// [ACK-6], unless ErrLost says that somebody else has it, or will. ctx
+	// bounds a wait for confirmation, and may have ended before [ACK-8].
 	Settle(ctx context.Context, o Outcome) error
-
-	// Extend starts the delivery's time anew and returns the new deadline.
-	// It returns nil only when the extension is confirmed [ACK-5].
+	// Extend starts the delivery's time anew. It returns the deadline when
+	// the broker has confirmed that [ACK-5].
 	Extend(ctx context.Context) (deadline time.Time, err error)
 }
 
-// A Delivery is one hand-over of one value. It is settled once, by Ack, Retry,
-// Reject or Release, before its deadline [ACK-6, ACK-7]. Its methods are safe
-// for concurrent use; of settles that race, one is made and the others return
-// ErrSettled. Value and Info belong to the receiver.
+// A Delivery is one hand-over of one value, which belongs to the receiver. It
+// is settled once, by Ack, Retry, Reject or Release, before its deadline
+// [ACK-6, ACK-7]. It is safe for concurrent use: of settles that race, one is.
 type Delivery[T any] struct {
 	Value T
 	Info  Info
@@ -84,44 +74,38 @@ type Delivery[T any] struct {
 	idle     chan struct{} // made by who waits for busy to end, closed then
 }
 
-// NewDelivery returns a delivery of v that s settles until deadline: for
-// providers, and for tests with a source of their own. A zero deadline means
-// that the delivery never times out.
+// NewDelivery returns a delivery of v that s settles until deadline; zero: for
+// ever. It is for providers, and for tests with a source of their own.
 func NewDelivery[T any](v T, info Info, deadline time.Time, s Settler) *Delivery[T] {
 	return &Delivery[T]{Value: v, Info: info, settler: s, deadline: deadline}
 }
 
-// Ack settles the delivery as done: once it returned nil, the value is not
-// delivered again [ACK-1]. It returns ErrSettled when the delivery was settled
-// before, ErrLost when its deadline has passed or its source was closed, and
-// otherwise what kept the provider from it; then it may be repeated. The
-// context bounds a wait for confirmation and may have ended already [ACK-8].
+// Ack settles the delivery as done: the value is not delivered again [ACK-1].
+// It returns ErrSettled, ErrLost, or why it failed; then it may be repeated.
+// ctx bounds a wait for confirmation, and may have ended [ACK-8].
 func (d *Delivery[T]) Ack(ctx context.Context) error {
 	return d.Settle(ctx, Outcome{Result: Acked})
 }
 
 // Retry settles the delivery as failed: the value is delivered again, not
-// before after has passed; at once when after is not positive [ACK-3]. More
-// than MaxRetryDelay is an error that settles nothing. Errors are as for Ack.
+// before after, [MaxRetryDelay] at most [ACK-3]. Errors are as for Ack.
 func (d *Delivery[T]) Retry(ctx context.Context, after time.Duration) error {
 	return d.Settle(ctx, Outcome{Result: Retried, After: after})
 }
 
-// Reject settles the delivery as failed for good: the value is not delivered
-// again and goes to the dead letters with the reason [ACK-4]. Errors are as
-// for Ack.
+// Reject settles the delivery as failed for good: the value goes to the dead
+// letters, with the reason [ACK-4]. Errors are as for Ack.
 func (d *Delivery[T]) Reject(ctx context.Context, reason string) error {
 	return d.Settle(ctx, Outcome{Result: Rejected, Reason: reason})
 }
 
-// Release gives the delivery back: the value is delivered again at once, to
-// any member, and its attempt does not count [ACK-9]. Errors are as for Ack.
+// Release gives the delivery back: the value is delivered again at once, and the
+// attempt does not count [ACK-9]. Errors are as for Ack.
 func (d *Delivery[T]) Release(ctx context.Context) error {
 	return d.Settle(ctx, Outcome{Result: Released})
 }
 
-// Settle ends the delivery as o says; Ack, Retry, Reject and Release are short
-// for it. It implements Settler.
+// Settle ends the delivery as o says. Ack and the others are short for it.
 func (d *Delivery[T]) Settle(ctx context.Context, o Outcome) error {
 	switch o.Result {
 	case Acked, Rejected, Released:
@@ -143,10 +127,8 @@ func (d *Delivery[T]) Settle(ctx context.Context, o Outcome) error {
 	return err
 }
 
-// Extend keeps the delivery longer: on success its deadline is the provider's
-// AckWait after the call began; on an error it is unchanged [ACK-5]. Past the
-// deadline Extend sends nothing and returns ErrLost; of a settled delivery,
-// ErrSettled. It implements Settler.
+// Extend keeps the delivery for another AckWait from now, or returns an error,
+// ErrLost past the deadline, and changes nothing [ACK-5].
 func (d *Delivery[T]) Extend(ctx context.Context) (deadline time.Time, err error) {
 	if err := d.acquire(ctx); err != nil {
 		return time.Time{}, err
@@ -161,8 +143,7 @@ func (d *Delivery[T]) Extend(ctx context.Context) (deadline time.Time, err error
 	return deadline, err
 }
 
-// Deadline returns the time at which the delivery is lost unless it is settled
-// or extended before; zero: never.
+// Deadline returns when the delivery is lost if not settled; zero: never.
 func (d *Delivery[T]) Deadline() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -203,6 +203,11 @@ type running struct {
 }
 
 func start(t *testing.T, src reactor.Source[string], h reactor.Handler[string], opts *reactor.Options[string]) *running {
+	return startFunc(t, func(ctx context.Context) error { return reactor.Run(ctx, src, h, opts) })
+}
+
+// startFunc is start for what else runs.
+func startFunc(t *testing.T, run func(context.Context) error) *running {
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{stop: stop, ended: make(chan struct{})}
 	go func() {
@@ -212,7 +217,7 @@ func start(t *testing.T, src reactor.Source[string], h reactor.Handler[string], 
 			r.panic = recover()
 			r.quit = !returned && r.panic == nil
 		}()
-		r.err = reactor.Run(ctx, src, h, opts)
+		r.err = run(ctx)
 		returned = true
 	}()
 	return r

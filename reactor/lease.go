@@ -3,6 +3,7 @@ package reactor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -14,59 +15,65 @@ import (
 // before they are due, and then cost no timer at all: the timer fires for one
 // that is gone, finds the next, and is set anew.
 type leases struct {
-	ctx   context.Context // of extensions
-	calls sync.WaitGroup
+	ctx    context.Context // of extensions
+	base   time.Time       // times are counted from here: that is cheaper
+	failed func(error)     // is told of those that failed; nil: nobody is
+	calls  sync.WaitGroup
 
 	mu sync.Mutex
 	// Below: under mu.
-	live   map[*lease]struct{}
+	live   lease // the first and the last are its neighbours; itself none
 	timer  *time.Timer
-	due    time.Time // when timer fires; zero: it is not set
+	due    time.Duration // when timer fires; 0: it is not set
 	closed bool
 }
 
-// A lease is one delivery that is being handled.
+// A lease is one delivery that is being handled, or waits to be.
 type lease struct {
-	delivery interface {
-		Extend(context.Context) (time.Time, error)
-	}
-	cancel   context.CancelCauseFunc
-	deadline time.Time
-	early    time.Time // when it may be extended, if there is another to extend
-	due      time.Time // when to look at it next
-	busy     bool      // an extension is under way
-	done     bool      // lost, settled elsewhere, or without a deadline now
+	holder   holder
+	deadline time.Duration
+	early    time.Duration // when it may be extended, if there is another to extend
+	due      time.Duration // when to look at it next
+	busy     bool          // an extension is under way
+	done     bool          // lost, settled elsewhere, or without a deadline now
+
+	before, after *lease // nil: it is not looked after
+}
+
+// A holder has a lease.
+type holder interface {
+	Extend(context.Context) (time.Time, error)
+	lose() // is called when the lease is over, with no lock held
 }
 
 // retryExtend is how long after a failed extension the next is tried.
 const retryExtend = 100 * time.Millisecond
 
-// add watches over a delivery until remove; nil if it has no deadline.
-func (s *leases) add(d interface {
-	Extend(context.Context) (time.Time, error)
-}, deadline time.Time, cancel context.CancelCauseFunc) *lease {
+// add looks after a lease, until remove, unless it has no deadline.
+func (s *leases) add(l *lease, h holder, deadline time.Time) {
 	if deadline.IsZero() {
-		return nil
+		return
 	}
-	l := &lease{delivery: d, cancel: cancel}
-	l.begin(deadline)
+	l.holder = h
+	l.begin(s.now(), deadline.Sub(s.base))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live == nil {
-		s.live = make(map[*lease]struct{})
+	if s.live.after == nil {
+		s.live.before, s.live.after = &s.live, &s.live
 	}
-	s.live[l] = struct{}{}
+	l.before, l.after = s.live.before, &s.live
+	l.before.after, l.after.before = l, l
 	s.set(l.due)
-	return l
 }
 
 func (s *leases) remove(l *lease) {
-	if l == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.live, l)
+	if l.after == nil {
+		return
+	}
+	l.before.after, l.after.before = l.after, l.before
+	l.before, l.after = nil, nil
 }
 
 // close stops the timer and waits for extensions under way.
@@ -80,29 +87,24 @@ func (s *leases) close() {
 	s.calls.Wait()
 }
 
-// begin sets when to look at a lease that lasts until deadline.
-func (l *lease) begin(deadline time.Time) {
-	now := time.Now()
-	left := deadline.Sub(now)
-	l.deadline, l.early, l.due = deadline, now.Add(left/3), now.Add(left/2)
-}
+func (s *leases) now() time.Duration { return time.Since(s.base) }
 
-// halfway is the time at which half of what is left until t is over.
-func halfway(t time.Time) time.Time {
-	now := time.Now()
-	return now.Add(t.Sub(now) / 2)
+// begin sets when to look at a lease that lasts until deadline.
+func (l *lease) begin(now, deadline time.Duration) {
+	left := deadline - now
+	l.deadline, l.early, l.due = deadline, now+left/3, now+left/2
 }
 
 // set makes the timer fire at t, unless it fires before. s.mu is held.
-func (s *leases) set(t time.Time) {
-	if s.closed || !s.due.IsZero() && !t.Before(s.due) {
+func (s *leases) set(t time.Duration) {
+	if s.closed || s.due != 0 && t >= s.due {
 		return
 	}
 	s.due = t
 	if s.timer == nil {
-		s.timer = time.AfterFunc(time.Until(t), s.fire)
+		s.timer = time.AfterFunc(t-s.now(), s.fire)
 	} else {
-		s.timer.Reset(time.Until(t))
+		s.timer.Reset(t - s.now())
 	}
 }
 
@@ -110,7 +112,7 @@ func (s *leases) set(t time.Time) {
 // there are, because it does not leave those that are nearly due for later.
 func (s *leases) fire() {
 	for _, l := range s.sweep() {
-		l.cancel(ErrLost)
+		l.holder.lose()
 	}
 }
 
@@ -122,14 +124,14 @@ func (s *leases) sweep() (lost []*lease) {
 	if s.closed {
 		return nil
 	}
-	now := time.Now()
-	var next time.Time
-	s.due = time.Time{}
-	for l := range s.live {
+	now := s.now()
+	var next time.Duration
+	s.due = 0
+	for l := s.live.after; l != &s.live && l != nil; l = l.after {
 		switch {
 		case l.done:
 			continue
-		case !now.Before(l.deadline):
+		case now >= l.deadline:
 			l.done = true
 			lost = append(lost, l)
 			continue
@@ -137,16 +139,16 @@ func (s *leases) sweep() (lost []*lease) {
 			// It is looked at again when the extension returns, and at the
 			// deadline in case it does not in time.
 			l.due = l.deadline
-		case !now.Before(l.early):
+		case now >= l.early:
 			l.busy = true
 			l.due = l.deadline
 			s.calls.Go(func() { s.extend(l) })
 		}
-		if next.IsZero() || l.due.Before(next) {
+		if next == 0 || l.due < next {
 			next = l.due
 		}
 	}
-	if !next.IsZero() {
+	if next != 0 {
 		s.set(next)
 	}
 	return lost
@@ -155,11 +157,17 @@ func (s *leases) sweep() (lost []*lease) {
 // extend asks the broker, for half of the time that is left: an answer that
 // does not come must leave time for another try, and for a settle.
 func (s *leases) extend(l *lease) {
-	ctx, cancel := context.WithDeadline(s.ctx, halfway(l.deadline))
+	s.mu.Lock()
+	half := (l.deadline - s.now()) / 2
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, half)
 	defer cancel()
-	deadline, err := l.delivery.Extend(ctx)
+	deadline, err := l.holder.Extend(ctx)
+	if s.failed != nil && err != nil && !errors.Is(err, ErrSettled) && s.ctx.Err() == nil {
+		s.failed(fmt.Errorf("reactor: extend a delivery: %w", err))
+	}
 	if s.extended(l, deadline, err) {
-		l.cancel(ErrLost)
+		l.holder.lose()
 	}
 }
 
@@ -169,7 +177,7 @@ func (s *leases) extended(l *lease, deadline time.Time, err error) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.busy = false
-	if _, live := s.live[l]; !live || l.done {
+	if l.after == nil || l.done {
 		return false
 	}
 	switch {
@@ -177,7 +185,7 @@ func (s *leases) extended(l *lease, deadline time.Time, err error) (lost bool) {
 		l.done = true
 		return false
 	case err == nil:
-		l.begin(deadline)
+		l.begin(s.now(), deadline.Sub(s.base))
 	case errors.Is(err, ErrLost):
 		l.done = true
 		return true
@@ -185,10 +193,7 @@ func (s *leases) extended(l *lease, deadline time.Time, err error) (lost bool) {
 		l.done = true
 		return false
 	default:
-		l.due = time.Now().Add(retryExtend)
-		if l.due.After(l.deadline) {
-			l.due = l.deadline
-		}
+		l.due = min(s.now()+retryExtend, l.deadline)
 		l.early = l.due
 	}
 	s.set(l.due)

@@ -5,26 +5,29 @@ import (
 	"time"
 )
 
-// Options are the settings of a [Run]. The zero value and nil stand for the
-// defaults. A Run only reads them.
+// Options are the settings of a [Run], which only reads them; nil: defaults.
 type Options[T any] struct {
-	// Concurrency is how many handlers run at once, at most [RUN-2].
-	// Default 1: one value after another, in the order received.
+	// Concurrency is how many handlers run at once, at most [RUN-2]. Default 1:
+	// one value after another, in the order received.
 	Concurrency int
 
-	// Backoff says how long a value waits for its next attempt after the
-	// given one failed, 1 being the first; more than MaxRetryDelay counts as
-	// that. It may be called concurrently. Default: exponential from 100 ms
-	// to 1 min with jitter [RUN-7], as [Exponential] makes it.
+	// Key has values of one key handled one at a time in the order received,
+	// across retries: the others of the key wait until a failed one comes
+	// again, for AckWait more than its delay at most [RUN-2]. What waits is in
+	// flight, of which the source gives so much, and Run takes 16384. Another
+	// Run knows nothing of this one's keys. Default: there are none.
+	Key func(v T) string
+
+	// Backoff says how long a value waits after the given attempt failed, 1
+	// being the first; MaxRetryDelay at most. It may be called concurrently.
+	// Default: [Exponential] from 100 ms to 1 min [RUN-7].
 	Backoff func(attempt int) time.Duration
 
-	// DrainTimeout is how long handlers may go on after Run was told to stop,
-	// before their contexts are cancelled with ErrDrainTimeout [RUN-3].
-	// Default 30 s.
-	DrainTimeout time.Duration
-
-	// Observer is told what happens. Default: nobody is.
-	Observer *Observer[T]
+	DrainTimeout time.Duration // how long handlers may go on [RUN-3]; default 30 s
+	IdleTimeout  time.Duration // ends a Run with nothing to do, or to retry; 0: never
+	BatchSize    int           // for [RunBatch] alone; default 100
+	BatchWait    time.Duration // for [RunBatch] alone; default 100 ms
+	Observer     *Observer[T]  // default: nobody is told
 }
 
 // defaultDrainTimeout is how long a drain takes at most unless Options say
@@ -43,6 +46,12 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 		return out, fmt.Errorf("reactor: Concurrency is %d: must be 1 or more, or 0 for the default", out.Concurrency)
 	case out.DrainTimeout < 0:
 		return out, fmt.Errorf("reactor: DrainTimeout is %v: must be positive, or 0 for the default", out.DrainTimeout)
+	case out.IdleTimeout < 0:
+		return out, fmt.Errorf("reactor: IdleTimeout is %v: must be positive, or 0 for none", out.IdleTimeout)
+	case out.BatchSize < 0:
+		return out, fmt.Errorf("reactor: BatchSize is %d: must be 1 or more, or 0 for the default", out.BatchSize)
+	case out.BatchWait < 0:
+		return out, fmt.Errorf("reactor: BatchWait is %v: must be positive, or 0 for the default", out.BatchWait)
 	}
 	if out.Concurrency == 0 {
 		out.Concurrency = 1
@@ -57,27 +66,4 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 		out.Observer = &Observer[T]{}
 	}
 	return out, nil
-}
-
-// An Observer is told what a [Run] does. Functions that are nil are left out.
-// They are called from the goroutine that does the thing, several at once when
-// Concurrency is above one, with no lock held; Run waits for them to return.
-type Observer[T any] struct {
-	// Received is called with each delivery, before its handler.
-	Received func(v T, info Info)
-
-	// Settled is called after each try to settle a delivery, so more than
-	// once when a try fails and is repeated [RUN-9].
-	Settled func(v T, info Info, s Settlement)
-}
-
-// A Settlement is one try to settle a delivery.
-type Settlement struct {
-	Outcome Outcome
-	// Cause is what the handler returned, a [*PanicError] if it panicked.
-	Cause error
-	// Duration is how long the handler took; 0 when it was never called.
-	Duration time.Duration
-	// Err is what the try failed with; nil: the delivery is settled.
-	Err error
 }

@@ -9,55 +9,118 @@ import (
 	"time"
 )
 
-// Run receives from src, calls h with each value and settles its delivery by
-// what h returns [RUN-1], until ctx ends or the source does. It keeps each
-// delivery alive while its handler runs [RUN-4]. Run owns src and closes it
-// before it returns.
+// Run receives from src, calls h with each value and settles the delivery by
+// what h returns [RUN-1]. It keeps each delivery alive until it is settled
+// [RUN-4], and tries a settle that fails again until the deadline, without
+// calling h again [RUN-9]. It owns src, and closes it at the end.
 //
-// When ctx ends, Run stops receiving, releases what never reached a handler,
-// lets running handlers finish for Options.DrainTimeout, settles them, and
-// returns nil after the last one returned [RUN-3]. A handler's context does
-// not end with ctx. One that is cut off by the timeout and returns an error
-// has its delivery released: interrupted is not failed.
+// When ctx ends, Run drains: it stops receiving, releases what never reached a
+// handler, lets handlers finish for Options.DrainTimeout, settles them, and
+// returns nil after the last one returned [RUN-3]. Their contexts do not end
+// with ctx. What is cut off then and fails is released: it was interrupted.
 //
-// When the source ends by itself, Run drains in the same way and returns the
-// source's error [RUN-8]. When a handler panics, Run retries its delivery,
-// drains, and panics with a [*PanicError] in the caller's goroutine [RUN-6];
-// a handler that calls [runtime.Goexit] ends the caller's goroutine likewise.
-//
-// A settle that fails is tried again until the delivery's deadline; the handler
-// is not called again for it [RUN-9]. An error from closing the source, or
-// from options out of their range, is returned.
+// When the source ends by itself, Run drains and returns its error [RUN-8].
+// When a handler panics, Run retries the delivery, drains, and panics with a
+// [*PanicError] in the caller's goroutine [RUN-6]; [runtime.Goexit] likewise.
 func Run[T any](ctx context.Context, src Source[T], h Handler[T], opts *Options[T]) error {
+	return runOne(ctx, src, h, opts, newControl())
+}
+
+// runOne is Run, under a control.
+func runOne[T any](ctx context.Context, src Source[T], h Handler[T], opts *Options[T], c *control) error {
 	o, err := opts.withDefaults()
-	if err == nil && h == nil {
+	switch {
+	case err != nil:
+	case h == nil:
 		err = errors.New("reactor: the handler is nil")
+	case o.BatchSize != 0 || o.BatchWait != 0:
+		err = errors.New("reactor: BatchSize and BatchWait are for RunBatch")
 	}
 	if err != nil {
 		return errors.Join(err, src.Close())
 	}
-	r := &run[T]{src: src, handler: h, opts: o}
+	r := newRun(src, o, c)
+	r.handler = h
+	r.worker = r.single
+	if o.Key != nil {
+		r.lanes = &lanes[T]{live: make(map[string]*lane[T])}
+		r.worker = r.keyed
+	}
+	return r.serve(ctx)
+}
+
+// settleGrace is how long, after handlers were cut off, a settle may still
+// wait for its broker.
+const settleGrace = 5 * time.Second
+
+// run is the state of one Run.
+type run[T any] struct {
+	src     Source[T]
+	opts    Options[T]
+	handler Handler[T]
+	batches BatchHandler[T]
+	worker  func() // what a worker that waits in Receive does
+	control *control
+	leases  leases
+
+	receiving, handling, settling, lasting context.Context
+	stop                                   context.CancelFunc
+	cut                                    context.CancelCauseFunc
+	workers                                sync.WaitGroup
+
+	mu sync.Mutex
+	// Below: under mu while workers run.
+	waiting    int       // workers that wait in Receive
+	working    int       // workers that do not
+	collecting bool      // a batch has begun
+	lanes      *lanes[T] // what waits for its key; nil: there are none
+	idle       time.Time // when there was last something to do, or will be
+	quieted    []chan struct{}
+	stopped    bool // the reason is known
+	draining   bool // nothing is started any more
+	err        error
+	panicked   *PanicError
+	exited     bool
+}
+
+func newRun[T any](src Source[T], o Options[T], c *control) *run[T] {
+	return &run[T]{src: src, opts: o, control: c}
+}
+
+// serve works until the end, and returns what Run does.
+func (r *run[T]) serve(ctx context.Context) error {
 	// The contexts end in this order: receiving, at once; handling, after
 	// DrainTimeout; settling, a grace after that; lasting, when the last
 	// handler has returned and what it held was given back.
 	r.receiving, r.stop = context.WithCancel(ctx)
+	defer r.stop()
 	lasting, ended := context.WithCancel(context.WithoutCancel(ctx))
 	settling, settled := context.WithCancel(lasting)
 	r.lasting, r.settling = lasting, settling
 	r.handling, r.cut = context.WithCancelCause(lasting)
-	r.leases.ctx = lasting
+	r.leases.ctx, r.leases.base, r.leases.failed = lasting, time.Now(), r.opts.Observer.Error
+	r.control.begin(r.receiving, r)
 
+	r.mu.Lock()
+	r.idle = time.Now()
 	r.work()
-	<-r.receiving.Done()
-	drain := time.AfterFunc(o.DrainTimeout, func() { r.cut(ErrDrainTimeout) })
-	grace := time.AfterFunc(max(o.DrainTimeout, o.DrainTimeout+settleGrace), settled) // the sum may overflow
+	r.mu.Unlock()
+	r.untilEnd()
+	r.mu.Lock()
+	r.draining = true
+	r.mu.Unlock()
+	r.control.drains()
+	drain := time.AfterFunc(r.opts.DrainTimeout, func() { r.cut(ErrDrainTimeout) })
+	grace := time.AfterFunc(max(r.opts.DrainTimeout, r.opts.DrainTimeout+settleGrace), settled) // the sum may overflow
+	r.releaseHeld()
 	r.workers.Wait()
 	drain.Stop()
 	grace.Stop()
 	ended()
 	r.leases.close()
+	r.control.end()
 
-	if err := src.Close(); err != nil {
+	if err := r.src.Close(); err != nil {
 		r.err = errors.Join(r.err, fmt.Errorf("reactor: close the source: %w", err))
 	}
 	switch {
@@ -69,51 +132,78 @@ func Run[T any](ctx context.Context, src Source[T], h Handler[T], opts *Options[
 	return r.err
 }
 
-// settleGrace is how long, after handlers were cut off, a settle may still
-// wait for its broker.
-const settleGrace = 5 * time.Second
-
-// run is the state of one Run.
-type run[T any] struct {
-	src     Source[T]
-	handler Handler[T]
-	opts    Options[T]
-	leases  leases
-
-	receiving, handling, settling, lasting context.Context
-	stop                                   context.CancelFunc
-	cut                                    context.CancelCauseFunc
-	workers                                sync.WaitGroup
-
-	mu sync.Mutex
-	// Below: under mu while workers run.
-	waiting  int // workers that wait in Receive
-	working  int // workers that do not
-	stopped  bool
-	err      error
-	panicked *PanicError
-	exited   bool
+// untilEnd waits until nothing more is to be received: it was told to stop,
+// the source has ended, or there was nothing to do for IdleTimeout.
+func (r *run[T]) untilEnd() {
+	if r.opts.IdleTimeout == 0 {
+		<-r.receiving.Done()
+		return
+	}
+	timer := time.NewTimer(r.opts.IdleTimeout)
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.receiving.Done():
+			return
+		case <-timer.C:
+			left := r.idleFor(time.Now())
+			if left <= 0 {
+				r.end(nil, nil, false)
+				return
+			}
+			timer.Reset(left)
+		}
+	}
 }
 
-// work starts a worker that waits in Receive.
+// idleFor returns how much is left of IdleTimeout.
+func (r *run[T]) idleFor(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if busy := r.working > 0 || r.collecting || !r.lanes.empty() || r.control.gate.closed(); busy && r.idle.Before(now) {
+		r.idle = now // not if a retry is due later
+	}
+	return r.opts.IdleTimeout - now.Sub(r.idle)
+}
+
+// work starts a worker that waits in Receive. r.mu is held.
 func (r *run[T]) work() {
 	r.waiting++
 	r.workers.Go(r.worker)
 }
 
-// worker receives and handles. A worker that received something leaves another
-// one waiting in its place, within Concurrency, so goroutines grow with the
-// work and an idle Run has one.
-func (r *run[T]) worker() {
-	var current *Delivery[T]
-	defer func() {
-		if current != nil { // runtime.Goexit in the handler
-			r.end(nil, nil, true)
-			r.settle(r.settling, current, Outcome{Result: Retried, After: r.backoff(current.Info), Reason: "handler called runtime.Goexit"}, Settlement{})
-		}
-	}()
+// receive returns the next delivery, which is kept alive from now on.
+func (r *run[T]) receive() (*task[T], error) {
+	d, err := r.next()
+	if err != nil {
+		return nil, err
+	}
+	return r.take(d), nil
+}
+
+// next returns the next delivery, while the gate is open.
+func (r *run[T]) next() (*Delivery[T], error) {
 	for {
-		d, err := r.src.Receive(r.receiving)
+		open, err := r.control.gate.wait(r.receiving)
+		if err != nil {
+			return nil, err
+		}
+		if r.lanes != nil {
+			r.lanes.began.Store(int64(r.leases.now()))
+		}
+		d, err := r.src.Receive(open)
+		if err == nil || open.Err() == nil || r.receiving.Err() != nil {
+			return d, err
+		}
+	}
+}
+
+// single is a worker that receives and handles one delivery at a time. One that
+// received something leaves another waiting in its place, within Concurrency, so
+// goroutines grow with the work and an idle Run has one.
+func (r *run[T]) single() {
+	for {
+		t, err := r.receive()
 		if err != nil {
 			r.end(err, nil, false)
 			return
@@ -126,14 +216,11 @@ func (r *run[T]) worker() {
 		}
 		r.mu.Unlock()
 
-		current = d
-		panicked := r.handle(d)
-		current = nil
-		if panicked {
+		if !r.handle(t) {
 			return
 		}
 		r.mu.Lock()
-		r.working--
+		r.rest()
 		r.waiting++
 		enough := r.waiting > maxWaiting
 		if enough {
@@ -148,6 +235,48 @@ func (r *run[T]) worker() {
 
 // maxWaiting is how many workers stay in Receive when there is nothing to do.
 const maxWaiting = 16
+
+// rest notes that a worker has done what it worked on. r.mu is held.
+func (r *run[T]) rest() {
+	r.working--
+	if r.working > 0 {
+		return
+	}
+	if r.opts.IdleTimeout > 0 {
+		if now := time.Now(); r.idle.Before(now) {
+			r.idle = now
+		}
+	}
+	for _, c := range r.quieted {
+		close(c)
+	}
+	r.quieted = nil
+}
+
+func (r *run[T]) rested() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rest()
+}
+
+// quiet returns a channel that is closed when no handler runs.
+func (r *run[T]) quiet() <-chan struct{} {
+	c := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.working == 0 {
+		close(c)
+	} else {
+		r.quieted = append(r.quieted, c)
+	}
+	return c
+}
+
+// cutOff ends the handlers that run, as when DrainTimeout is over.
+func (r *run[T]) cutOff() { r.cut(ErrDrainTimeout) }
+
+// refuses reports whether nothing that was received may be handled now.
+func (r *run[T]) refuses() bool { return r.receiving.Err() != nil || r.control.gate.closed() }
 
 // end stops receiving and keeps the first reason for it. That ctx has ended is
 // no error, and then neither is what a Receive returns.
@@ -164,91 +293,3 @@ func (r *run[T]) end(err error, p *PanicError, exited bool) {
 	r.mu.Unlock()
 	r.stop()
 }
-
-// handle calls the handler for d and settles d. It reports whether the handler
-// panicked.
-func (r *run[T]) handle(d *Delivery[T]) (panicked bool) {
-	if r.receiving.Err() != nil {
-		r.settle(r.settling, d, Outcome{Result: Released}, Settlement{})
-		return false
-	}
-	if f := r.opts.Observer.Received; f != nil {
-		f(d.Value, d.Info)
-	}
-	ctx, cancel := context.WithCancelCause(r.handling)
-	defer cancel(nil)
-	settling, drop := context.WithCancelCause(r.settling)
-	defer drop(nil)
-	l := r.leases.add(d, d.Deadline(), func(cause error) {
-		cancel(cause)
-		drop(cause)
-	})
-	defer r.leases.remove(l)
-
-	began := time.Now()
-	p, err := call(WithInfo(ctx, d.Info), r.handler, d.Value)
-	cancel(nil)
-	s := Settlement{Cause: err, Duration: time.Since(began)}
-	if p != nil {
-		// Before the settle, which may take its time: nothing more is received.
-		r.end(nil, p, false)
-		s.Cause = p
-		r.settle(settling, d, Outcome{Result: Retried, After: r.backoff(d.Info), Reason: p.Error()}, s)
-		return true
-	}
-	r.settle(settling, d, r.outcome(d.Info, err), s)
-	return false
-}
-
-// outcome is what a handler's error makes of its delivery [RUN-1].
-func (r *run[T]) outcome(info Info, err error) Outcome {
-	if err == nil {
-		return Outcome{Result: Acked}
-	}
-	if r.handling.Err() != nil {
-		return Outcome{Result: Released}
-	}
-	if _, ok := errors.AsType[*rejectError](err); ok {
-		return Outcome{Result: Rejected, Reason: err.Error()}
-	}
-	if e, ok := errors.AsType[*retryError](err); ok {
-		return Outcome{Result: Retried, After: min(e.after, MaxRetryDelay), Reason: err.Error()}
-	}
-	return Outcome{Result: Retried, After: r.backoff(info), Reason: err.Error()}
-}
-
-func (r *run[T]) backoff(info Info) time.Duration {
-	return min(r.opts.Backoff(info.Attempt), MaxRetryDelay)
-}
-
-// settle settles d, trying again while its broker cannot and the deadline is
-// not past [RUN-9]. ctx ends when the delivery is lost, with ErrLost as its
-// cause, and when the drain has taken long enough.
-func (r *run[T]) settle(ctx context.Context, d *Delivery[T], o Outcome, s Settlement) {
-	if r.handling.Err() != nil {
-		// The grace of the drain may be over. What a late handler held gets
-		// one of its own.
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(r.lasting, settleGrace)
-		defer cancel()
-	}
-	s.Outcome = o
-	for try := 1; ; try++ {
-		s.Err = d.Settle(ctx, o)
-		if s.Err != nil && context.Cause(ctx) == ErrLost && !errors.Is(s.Err, ErrLost) {
-			s.Err = fmt.Errorf("%w: %w", ErrLost, s.Err)
-		}
-		if f := r.opts.Observer.Settled; f != nil {
-			f(d.Value, d.Info, s)
-		}
-		if s.Err == nil || errors.Is(s.Err, ErrSettled) || errors.Is(s.Err, ErrLost) || ctx.Err() != nil {
-			return
-		}
-		select {
-		case <-time.After(settleBackoff(try)):
-		case <-ctx.Done():
-		}
-	}
-}
-
-var settleBackoff = Exponential(10*time.Millisecond, time.Second)

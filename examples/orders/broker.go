@@ -89,25 +89,18 @@ func passing(what string) messaging.Subscription {
 func stored(ctx context.Context, b messaging.Broker, since time.Time, events map[key]bool) (map[key]bool, error) {
 	sub := passing("lookup")
 	sub.Start = messaging.StartAt(since)
-	src, err := b.Subscribe(ctx, sub, nil)
-	if err != nil {
-		return nil, err
-	}
 	found := make(map[key]bool)
-	err = reactor.Run(ctx, untilIdle{src}, func(_ context.Context, e event.Event) error {
+	err := messaging.React(ctx, b, sub, func(_ context.Context, e event.Event) error {
 		if k := keyOf(e); events[k] {
 			found[k] = true
 		}
 		return nil
-	}, nil)
-	if err == nil {
-		err = context.Cause(ctx) // it was not read to its end
-	}
-	if errors.Is(err, errIdle) {
-		err = nil
-	}
-	return found, err
+	}, &messaging.Options{IdleTimeout: idleTimeout})
+	return found, errors.Join(err, context.Cause(ctx)) // or it was not read to its end
 }
+
+// idleTimeout is longer than a retry takes: then nothing is left.
+const idleTimeout = 2 * maxBackoff
 
 // A deadLetter is an event that a subscription gave up on.
 type deadLetter struct {
@@ -115,27 +108,17 @@ type deadLetter struct {
 	detail messaging.DeadLetter
 }
 
-// deadLetters returns the dead letters of a subscription. It settles none, so
-// they stay where they are.
+// deadLetters returns the dead letters of a subscription. It rejects them for a
+// subscription of its own, so they stay where they are.
 func deadLetters(ctx context.Context, b messaging.Broker, subscription string) (letters []deadLetter, err error) {
 	sub := passing("list")
 	sub.DeadLettersOf = subscription
-	src, err := b.Subscribe(ctx, sub, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, src.Close()) }()
-	for {
-		d, err := untilIdle{src}.Receive(ctx)
-		switch {
-		case errors.Is(err, errIdle):
-			return letters, nil
-		case err != nil:
-			return letters, err
-		}
-		detail, _ := messaging.DeadLetterFrom(d.Info)
-		letters = append(letters, deadLetter{d.Value, detail})
-	}
+	err = messaging.React(ctx, b, sub, func(ctx context.Context, e event.Event) error {
+		detail, _ := messaging.DeadLetterFrom(reactor.InfoFrom(ctx))
+		letters = append(letters, deadLetter{e, detail})
+		return reactor.Reject(errors.New("it was only read"))
+	}, &messaging.Options{IdleTimeout: idleTimeout})
+	return letters, err
 }
 
 // redrive is the feed of a run that handles dead letters anew. A letter that is
@@ -151,34 +134,13 @@ func redrive(b messaging.Broker, services []service, t *tally) feed {
 				DeadLettersOf: svc.sub.Name,
 				AckWait:       svc.sub.AckWait,
 			}
-			src, err := b.Subscribe(ctx, sub, nil)
-			if err != nil {
-				return err
-			}
 			opts := svc.opts
 			opts.Observer = t.observer(sub)
-			if err := reactor.Run(ctx, untilIdle{src}, svc.repair, &opts); !errors.Is(err, errIdle) {
-				return errors.Join(err, context.Cause(ctx))
+			opts.IdleTimeout = idleTimeout
+			if err := messaging.React(ctx, b, sub, svc.repair, &opts); err != nil {
+				return err
 			}
 		}
-		return nil
+		return context.Cause(ctx)
 	}
-}
-
-// An untilIdle is a source that ends when it has nothing left: when nothing has
-// come for longer than a retry takes.
-type untilIdle struct {
-	messaging.Source
-}
-
-var errIdle = errors.New("nothing is left")
-
-func (s untilIdle) Receive(ctx context.Context) (*messaging.Delivery, error) {
-	waiting, cancel := context.WithTimeout(ctx, 2*maxBackoff)
-	defer cancel()
-	d, err := s.Source.Receive(waiting)
-	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return nil, errIdle
-	}
-	return d, err
 }

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -49,7 +50,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) 
 	case err != nil:
 		return 2
 	}
-	s := shop{config: c, out: log.New(stdout, "", 0), tally: newTally(), began: time.Now()}
+	s := shop{
+		config: c,
+		out:    log.New(stdout, "", 0),
+		log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		tally:  newTally(),
+		began:  time.Now(),
+	}
 	if err := s.run(ctx, stdin); err != nil {
 		s.out.Println("failed:", err)
 		return 1
@@ -111,6 +118,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 type shop struct {
 	config
 	out   *log.Logger
+	log   *slog.Logger
 	tally *tally
 	began time.Time
 }
@@ -137,8 +145,13 @@ func (s *shop) run(ctx context.Context, stdin io.Reader) (err error) {
 	publisher := s.tally.publisher(broker)
 	audit := newAudit()
 	services := []service{billing(publisher), shipping(), audit.service()}
-	for i := range services { // all of them before anything is published
-		services[i].opts.Observer = s.tally.observer(services[i].sub)
+	subscribed := make(chan struct{})
+	group := reactor.Group{DrainTimeout: patience, Started: func() { close(subscribed) }}
+	for _, svc := range services {
+		svc.opts.Observer = reactor.Observers(s.tally.observer(svc.sub), messaging.Log(s.log))
+		for range svc.members {
+			group.Reactors = append(group.Reactors, messaging.NewReactor(broker, svc.sub, svc.handle, &svc.opts))
+		}
 	}
 
 	// All work until everything is done, until Ctrl-C, or until one fails.
@@ -146,19 +159,7 @@ func (s *shop) run(ctx context.Context, stdin io.Reader) (err error) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer stop(nil)
-	for _, svc := range services {
-		for range svc.members {
-			src, err := broker.Subscribe(ctx, svc.sub, nil)
-			if err != nil {
-				return err
-			}
-			wait.Go(func() {
-				if err := reactor.Run(working, src, svc.handle, &svc.opts); err != nil {
-					stop(fmt.Errorf("%s: %w", svc.sub.Name, err))
-				}
-			})
-		}
-	}
+	wait.Go(func() { stop(group.Run(working)) })
 
 	feed := makeOrders(s.orders)
 	switch {
@@ -169,6 +170,11 @@ func (s *shop) run(ctx context.Context, stdin io.Reader) (err error) {
 	}
 	fed := make(chan struct{})
 	wait.Go(func() {
+		select {
+		case <-subscribed: // all of them before anything is published
+		case <-working.Done():
+			return
+		}
 		if err := feed(working, publisher); err != nil {
 			stop(err)
 			return

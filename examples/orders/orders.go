@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -20,19 +21,20 @@ type order struct {
 	Payment string `json:"payment"` // card or invoice
 }
 
-// orderOf returns the order that an event is about. Events come from anywhere,
-// so it looks.
-func orderOf(e event.Event) (order, error) {
-	o, err := event.Data[order](e)
-	switch {
-	case err != nil:
-		return o, fmt.Errorf("no order: %w", err)
-	case o.ID == "":
-		return o, errors.New("no order: it has no id")
-	case o.Payment != "card" && o.Payment != "invoice":
-		return o, fmt.Errorf("order %q: payment is %q, must be card or invoice", o.ID, o.Payment)
+// UnmarshalJSON looks at what it reads: events come from anywhere, and what is
+// no order is rejected by messaging.Typed.
+func (o *order) UnmarshalJSON(b []byte) error {
+	type plain order
+	if err := json.Unmarshal(b, (*plain)(o)); err != nil {
+		return err
 	}
-	return o, nil
+	switch {
+	case o.ID == "":
+		return errors.New("it has no id")
+	case o.Payment != "card" && o.Payment != "invoice":
+		return fmt.Errorf("payment is %q, must be card or invoice", o.Payment)
+	}
+	return nil
 }
 
 // poison is the number of the order that nobody can bill.

@@ -46,8 +46,8 @@ func billing(p messaging.Publisher) service {
 			MaxAttempts: 5,
 		},
 		members: 2,
-		handle:  b.handle,
-		repair:  biller{publisher: p, credits: true}.handle,
+		handle:  messaging.Typed(b.handle),
+		repair:  messaging.Typed(biller{publisher: p, credits: true}.handle),
 		opts:    messaging.Options{Concurrency: 4, Backoff: backoff, DrainTimeout: patience},
 	}
 }
@@ -57,11 +57,7 @@ type biller struct {
 	credits   bool // it knows what to do about a negative amount
 }
 
-func (b biller) handle(ctx context.Context, e event.Event) error {
-	o, err := orderOf(e)
-	if err != nil {
-		return reactor.Reject(err) // and no retry will make it an order
-	}
+func (b biller) handle(ctx context.Context, e event.Event, o order) error {
 	if o.Amount < 0 && !b.credits {
 		return reactor.Reject(fmt.Errorf("order %s: amount %d is negative", o.ID, o.Amount))
 	}
@@ -82,29 +78,32 @@ func (b biller) handle(ctx context.Context, e event.Event) error {
 	return nil
 }
 
-// shipping sends off what is paid, in whichever way.
+// shipping sends off what is paid, and has a handler for each way to pay. What a
+// mux knows is what its subscription selects.
 func shipping() service {
+	mux := messaging.NewMux(messaging.RejectUnknown)
+	mux.Handle("order.paid.card", messaging.Typed(ship))
+	mux.Handle("order.paid.>", messaging.Typed(shipLater))
 	return service{
 		sub: messaging.Subscription{
 			Name:        "shipping",
-			Types:       []string{"order.paid.>"},
+			Types:       mux.Types(),
 			AckWait:     ackWait,
 			MaxAttempts: 5,
 		},
 		members: 1,
-		handle:  ship,
-		repair:  ship,
+		handle:  mux.Dispatch,
+		repair:  mux.Dispatch,
 		opts:    messaging.Options{Concurrency: 2, Backoff: backoff, DrainTimeout: patience},
 	}
 }
 
-func ship(ctx context.Context, e event.Event) error {
-	o, err := orderOf(e)
-	if err != nil {
-		return reactor.Reject(err)
-	}
+func ship(context.Context, event.Event, order) error { return nil }
+
+// shipLater waits for a lorry now and then, and knows better than a backoff when
+// to try again.
+func shipLater(ctx context.Context, _ event.Event, o order) error {
 	if o.Number%75 == 0 && reactor.InfoFrom(ctx).Attempt == 1 {
-		// Not a failure of the handler, which knows better when to try again.
 		return reactor.RetryAfter(errors.New("no lorry is here"), 50*time.Millisecond)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -73,7 +72,6 @@ func (t *tally) observer(sub messaging.Subscription) *messaging.Observer {
 		},
 		Settled: func(e event.Event, info reactor.Info, s reactor.Settlement) {
 			if s.Err != nil {
-				slog.Warn("not settled", "subscription", a.name, "id", e.ID(), "outcome", s.Outcome.Result, "error", s.Err)
 				return
 			}
 			t.mu.Lock()

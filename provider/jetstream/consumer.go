@@ -23,9 +23,9 @@ const metaSettings = "catchment-subscription"
 type stored struct {
 	Name          string          `json:"name"`
 	Types         []string        `json:"types,omitempty"`
-	Start         messaging.Start `json:"start"`
 	AckWait       time.Duration   `json:"ackWait"`
 	MaxInFlight   int             `json:"maxInFlight"`
+	Start         messaging.Start `json:"start"`
 	MaxAttempts   int             `json:"maxAttempts,omitempty"`
 	Expires       time.Duration   `json:"expires,omitempty"`
 	DeadLettersOf string          `json:"deadLettersOf,omitempty"`

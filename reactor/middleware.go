@@ -1,0 +1,86 @@
+package reactor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Recover makes a panic of h, which would end Run, a [*PanicError] [RUN-6].
+func Recover[T any](h Handler[T]) Handler[T] {
+	return func(ctx context.Context, v T) error {
+		p, err := call(ctx, h, v)
+		if p != nil {
+			return p
+		}
+		return err
+	}
+}
+
+// Timeout ends the context of each call of h after that long, and waits for h.
+// The limit is named by the context's cause, and by what h then fails with.
+func Timeout[T any](h Handler[T], limit time.Duration) Handler[T] {
+	mustBePositive("Timeout", "limit", limit)
+	tooLong := fmt.Errorf("reactor: the handler took longer than %v: %w", limit, context.DeadlineExceeded)
+	return func(ctx context.Context, v T) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, tooLong)
+		defer cancel()
+		err := h(ctx, v)
+		if err != nil && context.Cause(ctx) == tooLong {
+			return fmt.Errorf("%w: %w", tooLong, err)
+		}
+		return err
+	}
+}
+
+// Limit calls h burst times at once, and then once per interval: a call waits for
+// its turn, unless its context ends or its Run stops; then it is released.
+func Limit[T any](h Handler[T], interval time.Duration, burst int) Handler[T] {
+	mustBePositive("Limit", "interval", interval)
+	mustBePositive("Limit", "burst", burst)
+	var mu sync.Mutex
+	var last time.Time // the turn of the last call
+	turn := func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		// With nobody here for long, burst turns were saved.
+		last = last.Add(interval)
+		if saved := time.Now().Add(-time.Duration(burst-1) * interval); last.Before(saved) {
+			last = saved
+		}
+		return last
+	}
+	return func(ctx context.Context, v T) error {
+		if err := waitFor(ctx, time.Until(turn())); err != nil {
+			return err
+		}
+		return h(ctx, v)
+	}
+}
+
+func mustBePositive[N int | time.Duration](function, name string, n N) {
+	if n <= 0 {
+		panic(fmt.Sprintf("reactor: %s: %s is %v: must be positive", function, name, n))
+	}
+}
+
+// waitFor waits, unless the context ends, or the Run of its handler stops.
+func waitFor(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	var stopping <-chan struct{}
+	if c := controlFrom(ctx); c != nil {
+		stopping = c.stop().Done()
+	}
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+	case <-stopping:
+	}
+	return &releaseError{"reactor: ended before it was handled"}
+}
