@@ -21,6 +21,7 @@ type broker struct {
 	maxAttempts int           // 0: no bound
 	unsequenced bool          // tells no sequence
 	hangs       bool          // a settle hangs
+	late        []string      // are published, and received, when a Receive is told to end
 
 	mu sync.Mutex
 	// Below: under mu.
@@ -96,7 +97,14 @@ func (b *broker) Receive(ctx context.Context) (*reactor.Delivery[string], error)
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			if b.late == nil {
+				return nil, ctx.Err()
+			}
+			b.publish(b.late...)
+			b.late = nil
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.next(), nil
 		}
 	}
 }

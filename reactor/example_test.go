@@ -58,7 +58,7 @@ func ExampleRun() {
 	// order 1 was acked
 	// order 2 was retried
 	// order 3 was rejected
-	// reactor: source is closed
+	// reactor: closed
 }
 
 // A handler can be tested alone, in any attempt.

@@ -251,6 +251,49 @@ func TestKeyLostInLine(t *testing.T) {
 	}
 }
 
+// TestKeyLostInLineUnnoticed holds Run to handling the later of two deliveries of a
+// value, although it does not know that it has lost the earlier one.
+func TestKeyLostInLineUnnoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(10*time.Second, "a/1", "a/2", "a/3")
+		j := newJournal()
+		r := start(t, b, byFate(j, map[string]fate{"a/1": takes(2 * time.Second)}),
+			&reactor.Options[string]{Key: keyOf, Concurrency: 3})
+		synctest.Wait()
+		b.lose("a/2")
+		time.Sleep(time.Minute)
+		r.drain(t)
+		if diff := cmp.Diff([]string{"0s a/1 #1", "2s a/2 #2", "2s a/3 #1"}, j.read()); diff != "" {
+			t.Errorf("handled (-want +got):\n%s", diff)
+		}
+		b.checkAll(t, "acked")
+	})
+}
+
+// TestKeyFromAnother holds Run to the place of a value that another member had
+// before, among those that wait.
+func TestKeyFromAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(10*time.Second, "a/1", "a/2", "a/3")
+		d, err := b.Receive(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := newJournal()
+		r := start(t, b, byFate(j, map[string]fate{"a/2": takes(5 * time.Second)}),
+			&reactor.Options[string]{Key: keyOf, Concurrency: 3})
+		synctest.Wait()
+		if err := d.Release(t.Context()); err != nil {
+			t.Errorf("Release returned %v", err)
+		}
+		time.Sleep(time.Minute)
+		r.drain(t)
+		if diff := cmp.Diff([]string{"0s a/2 #1", "5s a/1 #1", "5s a/3 #1"}, j.read()); diff != "" {
+			t.Errorf("handled (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestKeyLostInLineAndGone holds Run to skipping what it has lost in line, and
 // to the wait for it.
 func TestKeyLostInLineAndGone(t *testing.T) {
@@ -333,6 +376,25 @@ func TestKeyReleased(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestKeyWhileNothingIsReceived holds Run to the order of a key whose value could
+// not come again in its time, because a breaker was open.
+func TestKeyWhileNothingIsReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(10*time.Second, "a/1", "a/2", "b/1")
+		j := newJournal()
+		r := start(t, b, reactor.Breaker(byFate(j, map[string]fate{
+			"a/1": failsOnce(5 * time.Second),
+			"b/1": failsOnce(5 * time.Second),
+		}), 2, 20*time.Second), &reactor.Options[string]{Key: keyOf})
+		time.Sleep(time.Hour)
+		r.drain(t)
+		if diff := cmp.Diff([]string{"0s a/1 #1", "0s b/1 #1", "20s a/1 #2", "20s a/2 #1", "20s b/1 #2"}, j.read()); diff != "" {
+			t.Errorf("handled (-want +got):\n%s", diff)
+		}
+		b.checkAll(t, "acked")
+	})
 }
 
 // TestKeyConcurrency holds Run to Concurrency with keys, and to a worker for
@@ -480,6 +542,29 @@ func TestKeyDrain(t *testing.T) {
 		r.drain(t)
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("Run returned after %v, want 10s, when the handler did", took)
+		}
+	})
+}
+
+// TestKeyDrainLate holds Run to releasing what it receives as it is told to stop,
+// also behind a handler of its key [RUN-3].
+func TestKeyDrainLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(time.Minute, "a/1")
+		b.late = []string{"a/2", "a/3"}
+		r := start(t, b, func(context.Context, string) error {
+			time.Sleep(10 * time.Second)
+			return nil
+		}, &reactor.Options[string]{Key: keyOf, Concurrency: 2})
+		synctest.Wait()
+		r.stop()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"a/2 released"}, b.history()); diff != "" {
+			t.Errorf("settled (-want +got):\n%s", diff)
+		}
+		r.drain(t)
+		if b.left > 0 {
+			t.Errorf("%d deliveries were left to Close", b.left)
 		}
 	})
 }

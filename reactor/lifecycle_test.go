@@ -199,6 +199,39 @@ func TestPause(t *testing.T) {
 	})
 }
 
+// TestPauseLate holds a Reactor to giving back what it receives as it is paused,
+// and to calling no handler after Pause has returned.
+func TestPauseLate(t *testing.T) {
+	for _, key := range []func(string) string{nil, keyOf} {
+		t.Run(fmt.Sprintf("keyed %v", key != nil), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(time.Minute)
+				b.late = []string{"a/1"}
+				j := newJournal()
+				react := reactor.New("r", opens(b), byFate(j, nil), &reactor.Options[string]{Key: key})
+				r := startFunc(t, react.Run)
+				synctest.Wait()
+				if err := react.Pause(t.Context()); err != nil {
+					t.Errorf("Pause returned %v", err)
+				}
+				time.Sleep(time.Minute)
+				if diff := cmp.Diff([]string{"a/1 released"}, b.history()); diff != "" {
+					t.Errorf("settled (-want +got):\n%s", diff)
+				}
+				if got := j.read(); got != nil {
+					t.Errorf("handled during a pause: %v", got)
+				}
+				react.Resume()
+				synctest.Wait()
+				r.drain(t)
+				if diff := cmp.Diff([]string{"1m0s a/1 #1"}, j.read()); diff != "" {
+					t.Errorf("handled (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 // TestPauseEnds holds Pause to its context; the reactor is paused then, too.
 func TestPauseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -185,8 +185,14 @@ func (r *run[T]) receive() (*task[T], error) {
 func (r *run[T]) next() (*Delivery[T], error) {
 	for {
 		open, err := r.control.gate.wait(r.receiving)
-		if err != nil {
+		if err == nil {
+			err = open.Err() // of a source that does not look, too
+		}
+		if err != nil && r.receiving.Err() != nil {
 			return nil, err
+		}
+		if err != nil {
+			continue // paused just now
 		}
 		if r.lanes != nil {
 			r.lanes.began.Store(int64(r.leases.now()))
