@@ -191,7 +191,7 @@ func ack2Many(e *env) {
 		}
 		d := e.receiveUntil(src, e.later(next).Add(1))
 		if d == nil {
-			e.failf("of %d lost deliveries none came again until %v after the next was due", len(deadlines), time.Since(next))
+			e.failf("of %d deliveries that were not settled none came again until %v after the next deadline", len(deadlines), time.Since(next))
 		}
 		due, ok := deadlines[d.Value.ID()]
 		if !ok {
@@ -388,6 +388,7 @@ func ack5Refused(e *env) {
 	if !d.Deadline().Equal(late) {
 		e.failf("Extend at the deadline moved it by %v", d.Deadline().Sub(late))
 	}
+	e.given("when the deadline had passed, and an Extend had come too late")
 	second := e.again(src, events[0], 2, late, late)
 	_, err = d.Extend(e.ctx)
 	e.is(err, reactor.ErrLost, "Extend of a delivery that was lost")
@@ -515,7 +516,7 @@ func ack7(e *env) {
 	for len(fresh) < len(stale) {
 		d := e.receiveUntil(src, e.later(stale[len(stale)-1].Deadline()).Add(1))
 		if d == nil {
-			e.failf("of %d lost deliveries %d came again", len(stale), len(fresh))
+			e.failf("of %d deliveries whose deadline passed without a settle %d came again", len(stale), len(fresh))
 		}
 		e.attempt(d, 2)
 		fresh = append(fresh, d)

@@ -42,6 +42,7 @@ func cls1(e *env) {
 	}
 	e.pause(e.AckWait / 4)
 	e.closing(src)
+	e.given("when a member with 7 of 20 events unsettled had closed")
 	began := time.Now()
 	e.contains(e.collect(20, e.subscribe(b, sub)), events)
 	if took := time.Since(began); took > e.long()/2 {
@@ -59,8 +60,10 @@ func cls1Waiting(e *env) {
 	_, holder, other := e.either(one, two)
 	waiting := e.async(func() { e.ack(e.expect(other, ev, 1)) })
 	e.pause(e.AckWait / 20)
+	e.given("when the member that had the event had closed")
 	e.closing(holder)
 	waiting()
+	e.given("")
 
 	// A member that closes with nothing in its hands disturbs nobody.
 	third := e.subscribe(b, sub)
@@ -191,6 +194,7 @@ func cls2(e *env) {
 	e.publish(b, events[6:]...) // while nobody is there
 	e.pause(e.AckWait / 4)
 	src = e.subscribe(b, sub)
+	e.given("when a member had closed with one event unsettled and one waiting for a retry")
 	seen := e.collect(8, src)
 	e.ack(e.again(src, events[2], 2, from, due))
 	seen[events[2].ID()+" "+events[2].Source()] = events[2]
@@ -216,6 +220,7 @@ func cls2Attempts(e *env) {
 		src := e.subscribe(b, sub)
 		e.expect(src, ev, 1)
 		e.closing(src)
+		e.given("when a member had closed with the event unsettled")
 	}
 	src := e.subscribe(b, sub)
 	e.accept(src, ev)

@@ -645,6 +645,11 @@ var faults = []fault{
 			sub.MaxInFlight = 2
 		}
 	})},
+	{name: "a retried event has another sequence", breaks: "RUN-2/key RUN-10/RUN-2_key", wrap: tells(func(i *reactor.Info) {
+		if i.Attempt > 1 {
+			i.Sequence += 1 << 20
+		}
+	})},
 	{name: "one too many is out", breaks: "DLQ-3/others_go_on RCV-4", wrap: subscribes(func(sub *messaging.Subscription) { sub.MaxInFlight++ })},
 	{name: "no bound on what is out", breaks: "RCV-3 RCV-4 RUN-2 RCV-4/one_member RCV-4/two_members RUN-2/concurrency RUN-10/RUN-2_concurrency", wrap: subscribes(func(sub *messaging.Subscription) { sub.MaxInFlight = 0 })},
 	{name: "reports nothing", breaks: "RET-3/told RET-3/while_a_member_is_open DLQ-3/strict_order RCV-5", wrap: func(b *bent) {

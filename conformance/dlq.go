@@ -54,7 +54,7 @@ func (e *env) deadLetter(src messaging.Source, want event.Event) (*messaging.Del
 	e.same(d, want)
 	letter, ok := messaging.DeadLetterFrom(d.Info)
 	if !ok {
-		e.failf("the dead letter of event %s has no annotations, but %v", want.ID(), d.Info.Annotations)
+		e.failf("event %s arrived from a subscription with DeadLettersOf, but DeadLetterFrom finds nothing in its Info.Annotations %q", want.ID(), d.Info.Annotations)
 	}
 	return d, letter
 }
@@ -139,6 +139,7 @@ func dlq1AckWait(e *env) {
 	e.expect(src, ev, 1)
 	e.pause(e.AckWait + e.Slack)
 	e.closing(src)
+	e.given("with MaxAttempts 1, when the AckWait of %q had run out unseen and its member had closed", ev.ID())
 	src = e.subscribe(b, sub)
 	e.fence(b, src, "dlq.unseen")
 	e.quiet(src, e.AckWait)
@@ -157,10 +158,12 @@ func dlq1Releases(e *env) {
 		if i%2 == 0 {
 			e.expect(src, ev, 1)
 			e.closing(src)
+			e.given("when a member had closed with the event unsettled")
 			src = e.subscribe(b, sub)
 		}
 	}
 	e.retry(e.expect(src, ev, 1), 0)
+	e.given("")
 	for range 5 {
 		e.release(e.expect(src, ev, 2))
 	}
@@ -561,7 +564,9 @@ func dlq4Separate(e *env) {
 	e.accept(bystander, ev)
 	e.reject(e.expect(src, ev, 1), "for a test")
 	other := e.sub()
+	e.given("from the dead letters of a subscription that has none")
 	e.quiet(e.subscribe(b, e.deadOf(b, other)), e.absence()/4)
+	e.given("")
 
 	list := e.subscribe(b, e.dead(sub))
 	var handled calls

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -42,8 +43,9 @@ type env struct {
 
 	mu sync.Mutex
 	// Below: under mu.
-	step  string // what was begun last
-	since time.Time
+	step    string // what was begun last
+	since   time.Time
+	premise string // what was done, for failf
 }
 
 // failure is what a failed step panics with.
@@ -65,9 +67,24 @@ func newEnv(ctx context.Context, t *testing.T, h Harness) *env {
 	}
 }
 
-// failf ends the check. The text is preceded by the time since it began.
+// failf ends the check. The text is preceded by the time since it began and by
+// what was given.
 func (e *env) failf(format string, args ...any) {
-	panic(failure{fmt.Errorf("after %v: %w", time.Since(e.began), fmt.Errorf(format, args...))})
+	e.mu.Lock()
+	premise := e.premise
+	e.mu.Unlock()
+	if premise != "" {
+		premise = ", " + premise
+	}
+	panic(failure{fmt.Errorf("after %v%s: %w", time.Since(e.began), premise, fmt.Errorf(format, args...))})
+}
+
+// given says what the check has done that what comes now is due to, where the
+// steps alone do not tell. It holds until the next call; "" ends it.
+func (e *env) given(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.premise = fmt.Sprintf(format, args...)
 }
 
 // ok ends the check if err is not nil.
@@ -214,9 +231,9 @@ func (e *env) subscribeReport(b messaging.Subscriber, sub messaging.Subscription
 	ctx, cancel := context.WithTimeout(e.ctx, e.prompt())
 	defer cancel()
 	src, err := b.Subscribe(ctx, sub, report)
-	e.ok(err, "Subscribe(%+v)", sub)
+	e.ok(err, "Subscribe(Subscription{%s})", spell(sub))
 	if src == nil {
-		e.failf("Subscribe(%+v) returned neither a source nor an error", sub)
+		e.failf("Subscribe(Subscription{%s}) returned neither a source nor an error", spell(sub))
 	}
 	return src
 }
@@ -230,8 +247,26 @@ func (e *env) refused(b messaging.Subscriber, sub messaging.Subscription, want e
 	if err == nil && src != nil {
 		src.Close()
 	}
-	e.is(err, want, "Subscribe(%+v)", sub)
+	e.is(err, want, "Subscribe(Subscription{%s})", spell(sub))
 	return err
+}
+
+// spell returns the settings that a check chose, with quotes around strings.
+func spell(sub messaging.Subscription) string {
+	fields := []string{fmt.Sprintf("Name: %q", sub.Name)}
+	add := func(set bool, format string, v any) {
+		if set {
+			fields = append(fields, fmt.Sprintf(format, v))
+		}
+	}
+	add(sub.Types != nil, "Types: %q", sub.Types)
+	add(sub.Start != messaging.StartFirst(), "Start: %v", sub.Start)
+	add(sub.AckWait != 0, "AckWait: %v", sub.AckWait)
+	add(sub.MaxInFlight != 0, "MaxInFlight: %d", sub.MaxInFlight)
+	add(sub.MaxAttempts != 0, "MaxAttempts: %d", sub.MaxAttempts)
+	add(sub.Expires != 0, "Expires: %v", sub.Expires)
+	add(sub.DeadLettersOf != "", "DeadLettersOf: %q", sub.DeadLettersOf)
+	return strings.Join(fields, ", ")
 }
 
 // publish publishes, and ends the check on an error.
@@ -323,6 +358,8 @@ func (e *env) again(src messaging.Source, want event.Event, attempt int, notBefo
 // lost expects the redelivery of d, whose AckWait runs out. It may not come
 // before the deadline that the member was told.
 func (e *env) lost(src messaging.Source, d *messaging.Delivery, want event.Event, attempt int) *messaging.Delivery {
+	e.given("when the deadline of attempt %d had passed, without a settle", d.Info.Attempt)
+	defer e.given("")
 	return e.again(src, want, attempt, d.Deadline(), d.Deadline())
 }
 
@@ -347,6 +384,9 @@ func (e *env) fence(b messaging.Publisher, src messaging.Source, typ string) {
 
 // same ends the check unless the delivery is of that event.
 func (e *env) same(d *messaging.Delivery, want event.Event) {
+	if got := d.Value; got.ID() != want.ID() {
+		e.failf("wrong event: %q of type %q, attempt %d, arrived where %q of type %q should", got.ID(), got.Type(), d.Info.Attempt, want.ID(), want.Type())
+	}
 	if diff := difference(want, d.Value); diff != "" {
 		e.failf("wrong event: %s", diff)
 	}

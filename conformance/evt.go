@@ -62,7 +62,7 @@ func withData(contentType, data string) func(*event.Event) {
 }
 
 var invalids = []invalid{
-	{"", "the zero Event", func(ev *event.Event) { *ev = event.Event{} }},
+	{"", "nothing set, the zero Event", func(ev *event.Event) { *ev = event.Event{} }},
 	{"", "a context that is a nil pointer", func(ev *event.Event) { ev.Context = (*sdk.EventContextV1)(nil) }},
 	{"specversion", "version 0.3", func(ev *event.Event) { ev.Context = ev.Context.AsV03() }},
 	{"id", "no id", func(ev *event.Event) { v1(ev).ID = "" }},
@@ -435,6 +435,7 @@ func evt4(e *env) {
 	for i := range events {
 		vandalise(&events[i])
 	}
+	e.given("when the publisher had changed its events after Publish")
 	for _, ev := range originals {
 		e.expect(before, ev, 1)
 	}
@@ -461,12 +462,15 @@ func evt5Redelivery(e *env) {
 	d := e.expect(src, ev, 1)
 	vandalise(&d.Value)
 	e.retry(d, 0)
+	e.given("when the receiver had changed the event and retried it")
 	d = e.expect(src, ev, 2)
 	vandalise(&d.Value)
 	e.release(d)
+	e.given("when the receiver had changed the event and released it")
 	d = e.expect(src, ev, 2)
 	vandalise(&d.Value)
 	e.closing(src) // gives it back
+	e.given("when the receiver had changed the event and closed its source")
 	e.ack(e.expect(e.subscribe(b, sub), ev, 2))
 }
 

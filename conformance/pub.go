@@ -367,6 +367,7 @@ func (e *env) completed(see func(src messaging.Source, events []event.Event)) {
 		began := time.Now()
 		e.interrupted(b, events)
 		e.publish(b, events...)
+		e.given("when a Publish of %d events that was cut off had been repeated", len(events))
 		if took := time.Since(began); took > e.Duplicates/2 {
 			e.closing(src)
 			continue
@@ -389,6 +390,7 @@ func pub3(e *env) {
 	e.publish(b, ev)
 	other := e.event("pub.twice")
 	e.publish(b, other, ev, other)
+	e.given("when %q and %q had been published several times within the window", ev.ID(), other.ID())
 	e.accept(src, ev, other)
 	e.publish(b, ev, other) // after they were acked
 	changed := e.eventOf(ev.Source(), ev.ID(), "pub.changed")
@@ -440,6 +442,7 @@ func pub3Concurrent(e *env) {
 		for _, wait := range waits {
 			wait()
 		}
+		e.given("when %q had been published 8 times at once", ev.ID())
 		e.accept(src, ev)
 	}
 	e.fence(b, src, "pub.concurrent")
@@ -461,9 +464,11 @@ func pub3Window(e *env) {
 	}
 	e.pause(time.Until(end))
 	e.publish(b, ev)
+	e.given("when %q had been published again %v after the first time, and in between", ev.ID(), time.Since(stored))
 	if e.Bubble || time.Since(before) < e.Duplicates {
 		e.fence(b, src, "pub.window")
 	}
+	e.given("when %q had been published again after the window", ev.ID())
 	// None of this has extended the window.
 	e.pause(time.Until(stored.Add(e.Duplicates + time.Second)))
 	e.publish(b, ev)
@@ -483,6 +488,7 @@ func pub4(e *env) {
 		stored = time.Now()
 		e.accept(src, ev)
 		e.publish(b, ev) // which begins a window of its own
+		e.given("when %q had been published again after the window, and then once more", ev.ID())
 		e.fence(b, src, "pub.after")
 	}
 	late := e.subscribe(b, e.sub("pub.after"))

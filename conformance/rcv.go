@@ -136,10 +136,10 @@ func rcv1Closed(e *env) {
 		e.is(err, messaging.ErrClosed, "Receive during which the %s was closed", what)
 		done, cancel := context.WithCancel(e.ctx)
 		cancel()
-		for _, ctx := range []context.Context{e.ctx, done} {
-			e.takes(e.prompt(), "Receive on a closed "+what, func() { _, err = src.Receive(ctx) })
-			e.is(err, messaging.ErrClosed, "Receive after the %s was closed", what)
-		}
+		e.takes(e.prompt(), "Receive on a closed "+what, func() { _, err = src.Receive(e.ctx) })
+		e.is(err, messaging.ErrClosed, "Receive after the %s was closed", what)
+		e.takes(e.prompt(), "Receive on a closed "+what+", with a context that is done", func() { _, err = src.Receive(done) })
+		e.is(err, messaging.ErrClosed, "Receive after the %s was closed, with a context that is done", what)
 		if what == "source" { // others go on
 			ev := e.event("rcv.closed")
 			e.publish(b, ev)
@@ -197,6 +197,7 @@ func rcv2Members(e *env) {
 		}
 		e.closing(holder)
 		e.closing(other)
+		e.given("when a delivery had been %s, and both members closed", []string{"retried, received again and left unsettled", "retried"}[n%2])
 	}
 	e.ack(e.expect(e.subscribe(b, sub), ev, 7))
 }
@@ -247,7 +248,9 @@ func rcv3Strict(e *env) {
 	e.publish(b, events[:3]...)
 
 	d := e.expect(src, events[0], 1)
+	e.given("with MaxInFlight 1, and %q out", events[0].ID())
 	e.quiet(src, e.AckWait/2) // the next has to wait, ...
+	e.given("with MaxInFlight 1")
 	e.ack(d)
 	d = e.expect(src, events[1], 1)
 	from, due := e.retryAfter(d, 2*e.AckWait)
@@ -324,7 +327,9 @@ func rcv3StrictDeath(e *env) {
 	}
 
 	from, due := e.retryAfter(e.expect(src, events[0], 1), e.AckWait/2)
+	e.given("with MaxInFlight 1, and %q waiting for its retry", events[0].ID())
 	d := e.again(src, events[0], 2, from, due)
+	e.given("with MaxInFlight 1, and MaxAttempts 2")
 	e.quiet(src, time.Until(d.Deadline())/2)
 	e.retry(d, e.AckWait/2) // the last: nothing is waited for
 	d = e.expect(src, events[1], 1)
@@ -356,6 +361,7 @@ func rcv4(e *env) {
 	for _, ev := range events[:3] {
 		ds = append(ds, e.expect(src, ev, 1))
 	}
+	e.given("with MaxInFlight 3")
 	e.quiet(src, e.absence())
 	// What waits for a retry is out, too.
 	from, due := e.retryAfter(ds[0], 3*e.AckWait)

@@ -22,7 +22,7 @@ var runChecks = func() map[string][]check {
 			{name: "outcomes", do: run1},
 			{name: "react", do: run1React},
 		},
-		"RUN-2": {{name: "concurrency", do: run2}},
+		"RUN-2": {{name: "concurrency", do: run2}, {name: "key", do: run2Key}},
 		"RUN-3": {
 			{name: "drain", do: run3Drain},
 			{name: "timeout", do: run3Timeout},
@@ -727,6 +727,7 @@ func run5GivenBack(e *env) {
 	}, nil)
 	e.await("the handler", func() bool { return handled.len() == 1 })
 	e.closing(src)
+	e.given("when the source had been closed, and the handler's delivery given back")
 	e.is(r.wait(e.lenient(2*e.AckWait)), reactor.ErrClosed, "Run whose source was closed")
 	e.is(<-causes, reactor.ErrLost, "the cause of the context of a handler whose source was closed")
 	src = e.subscribe(b, sub)
@@ -907,6 +908,7 @@ func run8(e *env) {
 	e.publish(b, e.events(5, "run.ends")...)
 	e.pause(e.AckWait / 10)
 	e.closing(b)
+	e.given("when the broker had been closed")
 	e.is(r.wait(e.prompt()), messaging.ErrClosed, "Run whose broker was closed")
 	closed(src, "ended with its broker")
 }
@@ -989,6 +991,7 @@ func run9Never(e *env) {
 	}
 	r.cancel()
 	e.ok(r.wait(e.lenient(2*e.AckWait)), "Run whose context ended")
+	e.given("when no delivery could be settled, and each AckWait of %v had run out", e.AckWait)
 	e.between(&handled, ev.ID(), 1, e.AckWait/2, e.lenient(e.AckWait))
 	e.between(&handled, ev.ID(), 2, e.AckWait/2, e.lenient(e.AckWait))
 }

@@ -352,6 +352,7 @@ func sub4Conflict(e *env) {
 	waiting, pending := e.event("sub.one"), e.event("sub.two")
 	e.publish(b, waiting, pending)
 	e.accept(src, waiting)
+	e.given("where there is Subscription{%s}", spell(sub))
 	for _, member := range []bool{true, false} {
 		if !member {
 			e.closing(src)
@@ -366,6 +367,7 @@ func sub4Conflict(e *env) {
 		e.conflicts(b, sub, "Types", "sub.two", "sub.one", func(s *messaging.Subscription) { s.Types = []string{"sub.one"} })
 		e.conflicts(b, sub, "Types", "sub.two", "", func(s *messaging.Subscription) { s.Types = nil })
 	}
+	e.given("")
 	src = e.subscribe(b, sub) // which all this has not changed
 	e.accept(src, pending)
 	e.fence(b, src, "sub.one")
@@ -399,6 +401,7 @@ func sub4NoConflict(e *env) {
 	e.subscribe(b, all)
 	all.Start = messaging.StartFirst()
 	e.subscribe(b, all)
+	e.given("where there is Subscription{%s}", spell(all))
 	all.Types = nil
 	e.refused(b, all, messaging.ErrConflict) // a set of patterns, not what they match
 }
@@ -649,6 +652,7 @@ func sub8Match(e *env) {
 			patterns = append(slices.Clone(patterns), end.Type())
 		}
 		src := e.subscribe(b, e.sub(patterns...))
+		e.given("with Types %q", patterns)
 		for _, ev := range events {
 			if slices.Contains(m.types, ev.Type()) {
 				e.accept(src, ev)
@@ -674,6 +678,7 @@ func sub8Strange(e *env) {
 		{"100%"}, {"a b"}, {" a "}, {"ünï.*"}, {"*.cödé"}, {"日本.語"}, {"a.b"}, {"A.b"}, {"a#"}, {"#"}, {`a\b`}, {"a:b", "a,b"}, {"2A"}, {"_INBOX.>"},
 	} {
 		src := e.subscribe(b, e.sub(append(slices.Clone(patterns), end.Type())...))
+		e.given("with Types %q and the last event's", patterns)
 		for _, ev := range events {
 			if slices.ContainsFunc(patterns, func(p string) bool { return matchTokens(strings.Split(p, "."), strings.Split(ev.Type(), ".")) }) {
 				e.accept(src, ev)
@@ -817,7 +822,7 @@ func sub10After(e *env) {
 			break
 		}
 		if !errors.Is(err, messaging.ErrConflict) {
-			e.ok(err, "Subscribe(%+v)", other)
+			e.ok(err, "Subscribe(Subscription{%s})", spell(other))
 		}
 		if e.Bubble || time.Since(closed) > sub.Expires+e.Slack+e.prompt() {
 			e.failf("the subscription still exists %v after its last member closed", time.Since(closed))
