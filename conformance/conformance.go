@@ -35,6 +35,19 @@
 // A check that hangs is given up after a while, and fails; in a bubble that a
 // mutex keeps from going on it is given up too, but its goroutines remain.
 //
+// # Histories
+//
+// Beside the checks of single requirements a Run has workloads: publishers,
+// members that join and leave, handlers that ack, retry, reject, release, stall
+// and write to their events, and a restart where the harness has one. All that
+// is done is written down with its times and as succeeded, failed, or unknown,
+// and judges, one for each guarantee, look through the histories for a breach:
+// for what happens rarely, or between two things that work alone. They are the
+// subtests of "history". Workloads follow from a seed that is new for each Run;
+// a failure prints it, and with the environment variable
+// CATCHMENT_CONFORMANCE_SEED set to it there is one workload, of that seed.
+// Goroutines still take turns as they like, so it may take several runs.
+//
 // # Reports
 //
 // A Run writes what it found as JSON and as a table in Markdown to the files
@@ -183,8 +196,13 @@ func Run(t *testing.T, h Harness) {
 		t.Fatalf("conformance: Harness: %v", err)
 	}
 	s := newSuite(h)
-	s.each(t, len(requirements), func(i int) string { return requirements[i].ID }, func(t *testing.T, i int) {
-		s.requirement(t, requirements[i])
+	parts := append(Requirements(), Requirement{ID: historyPart})
+	s.each(t, len(parts), func(i int) string { return parts[i].ID }, func(t *testing.T, i int) {
+		if parts[i].ID == historyPart {
+			s.histories(t)
+			return
+		}
+		s.requirement(t, parts[i])
 	})
 	if err := s.report.write(t, h); err != nil {
 		t.Errorf("conformance: the report: %v", err)
