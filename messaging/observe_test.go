@@ -178,8 +178,8 @@ func TestStateEventsWithoutBroker(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
-		"WARN a reactor's state was not published error=reactor: source is closed",
-		"WARN a reactor's state was not published error=reactor: source is closed",
+		"WARN a reactor's state was not published error=reactor: closed",
+		"WARN a reactor's state was not published error=reactor: closed",
 	}
 	if diff := cmp.Diff(want, got.lines); diff != "" {
 		t.Errorf("logged (-want +got):\n%s", diff)
