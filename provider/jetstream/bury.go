@@ -176,28 +176,42 @@ func (m *member) keepTrying(p *message, letter *nats.Msg, err error) {
 			case <-time.After(buryBackoff(try)):
 			}
 		}
-		ctx, cancel := context.WithTimeout(m.ctx, 2*patience)
-		err = m.store(ctx, p, letter)
-		cancel()
 		m.mu.Lock()
 		if p.handled { // lost, or given back
 			m.mu.Unlock()
 			return
 		}
-		if err == nil || errors.Is(err, messaging.ErrTooLarge) {
+		p.storing = true
+		m.mu.Unlock()
+		// A store that has begun goes on when the member closes: given back
+		// meanwhile, the message would be stored twice.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), patience)
+		err = m.store(ctx, p, letter)
+		cancel()
+		m.mu.Lock()
+		p.storing = false
+		lost, closing := p.handled, m.closing
+		stored := err == nil || errors.Is(err, messaging.ErrTooLarge)
+		if !lost && (stored || closing) {
 			m.drop(p)
-			m.mu.Unlock()
+		}
+		m.mu.Unlock()
+		switch {
+		case lost:
+			return
+		case stored:
 			if err != nil {
 				m.tell(err)
 			}
-			if !m.held(p) {
-				return
-			}
-			if err := m.finish(m.ctx, p, ackTerm); err != nil {
-				m.tell(err)
+			if m.held(p) {
+				if err := m.finish(context.WithoutCancel(m.ctx), p, ackTerm); err != nil {
+					m.tell(err)
+				}
 			}
 			return
+		case closing:
+			_ = m.handBack(m.ctx, []*message{p})
+			return
 		}
-		m.mu.Unlock()
 	}
 }

@@ -25,9 +25,12 @@ const (
 func (m *member) shut() error {
 	m.mu.Lock()
 	var back []*message
+	m.closing = true
 	for p := range m.kept {
-		m.drop(p)
-		back = append(back, p)
+		if !p.storing { // whoever stores it goes on
+			m.drop(p)
+			back = append(back, p)
+		}
 	}
 	m.forgetLost(time.Now()) // these have failed: the server's AckWait says so
 	for h := range m.out {

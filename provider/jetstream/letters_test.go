@@ -2,6 +2,7 @@ package jetstream_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -129,5 +130,51 @@ func TestLargestDeadLetter(t *testing.T) {
 	}
 	if all[0].DeadLetters != 2 {
 		t.Errorf("%+v", all[0])
+	}
+}
+
+// TestCloseWhileKept closes a member while what it could not decode is stored:
+// that is not given back on top, and nothing is stored twice.
+func TestCloseWhileKept(t *testing.T) {
+	t.Parallel()
+	srv := start(t)
+	h := harness(srv, jetstream.Config{})
+	b := open(t, srv, jetstream.Config{})
+	const rounds = 20
+	for range 5 {
+		h.Inject(t, b, nil, []byte("no event"))
+	}
+	for i := range rounds {
+		sub := messaging.Subscription{Name: fmt.Sprintf("s%d", i)}
+		src, err := b.Subscribe(t.Context(), sub, func(context.Context, error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		received := make(chan struct{})
+		go func() {
+			defer close(received)
+			_, _ = src.Receive(context.Background())
+		}()
+		within(t, 10*time.Second, "the first to be kept", func() bool {
+			raw, err := b.Undecodable(t.Context(), sub.Name)
+			return err == nil && len(raw) > i%5
+		})
+		if err := src.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-received
+		raw, err := b.Undecodable(t.Context(), sub.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := b.Subscriptions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			if s.Name == sub.Name && int(s.Pending)+s.InFlight+len(raw) != 5 {
+				t.Errorf("round %d: %d are kept, %d pending, %d in flight, of 5", i, len(raw), s.Pending, s.InFlight)
+			}
+		}
 	}
 }

@@ -48,6 +48,7 @@ type member struct {
 	mu sync.Mutex
 	// Below: under mu.
 	err     error                 // why it has ended
+	closing bool                  // what it keeps is given back
 	kept    map[*message]struct{} // in its keeping
 	ready   []*message            // of these, what waits to be received, in order
 	asked   map[uint64]*message   // of these, what is not counted yet, by token

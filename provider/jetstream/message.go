@@ -29,6 +29,7 @@ type message struct {
 	lease   time.Time // the server's AckWait began then, or later
 	probed  time.Time // when the last extension was asked for; zero: answered
 	handled bool      // out of the member's keeping
+	storing bool      // its letter is being stored, and who does that settles it
 }
 
 // The acknowledgements of JetStream.
