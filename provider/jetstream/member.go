@@ -63,7 +63,7 @@ type member struct {
 	gap     gap
 	checked time.Time // when the consumer was last looked for
 	check   bool      // it should be
-	stale   bool      // and before anything is pulled
+	stale   bool      // and before anything is pulled or received
 }
 
 func newMember(b *Broker, i *incarnation, report messaging.Report) (*member, error) {
@@ -164,9 +164,10 @@ func (m *member) wait(ctx context.Context) (*message, error) {
 }
 
 // hasReady reports whether wait would find something. What is not counted yet
-// holds up what came after it: the order of the log is worth a round trip.
+// holds up what came after it: the order of the log is worth a round trip. And
+// what may be of another subscription by the same name waits until that is known.
 // m.mu is held.
-func (m *member) hasReady() bool { return len(m.ready) > 0 && m.ready[0].counted }
+func (m *member) hasReady() bool { return !m.stale && len(m.ready) > 0 && m.ready[0].counted }
 
 // tell calls the report from a goroutine that nothing waits for: it may close
 // the member, or take its time.

@@ -88,7 +88,7 @@ func (m *member) look(now time.Time) time.Duration {
 // changed is told that an Admin has done something to the subscription.
 func (m *member) changed(*nats.Msg) {
 	m.mu.Lock()
-	m.check, m.checked = true, time.Time{}
+	m.check, m.checked, m.stale = true, time.Time{}, true
 	m.mu.Unlock()
 	signal(m.nudge)
 }
@@ -101,11 +101,6 @@ func (m *member) refresh() {
 	defer cancel()
 	m.lookForGap(ctx)
 	i, err := m.broker.incarnation(ctx, m.id)
-	if err == nil {
-		m.mu.Lock()
-		m.stale = false
-		m.mu.Unlock()
-	}
 	old := m.now()
 	switch {
 	case errors.Is(err, messaging.ErrNotFound):
@@ -115,7 +110,11 @@ func (m *member) refresh() {
 		m.check = true // again, later
 		m.mu.Unlock()
 	case i.note == old.note:
+		m.mu.Lock()
 		m.current.Store(i)
+		m.stale = false
+		m.mu.Unlock()
+		signal(m.available)
 		signal(m.nudge)
 	case i.moved:
 		m.move(i)
@@ -130,6 +129,7 @@ func (m *member) move(i *incarnation) {
 	m.mu.Lock()
 	m.lose()
 	m.begin(i)
+	m.stale = false
 	m.pulls.reset(time.Now())
 	m.mu.Unlock()
 	signal(m.nudge)
