@@ -59,7 +59,7 @@ func (r *recorder) begin(ctx context.Context, o op) *op {
 func (r *recorder) add(ctx context.Context, o *op, now moment) *op {
 	o.call, o.ret, o.result = now, never, resultUnknown
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(r.last) {
-		o.limit = deadline.Sub(r.began)
+		o.limit = max(deadline.Sub(r.began), now.at+1) // one that is past may not have ended it yet
 	}
 	if ctx.Err() != nil {
 		o.limit = now.at
