@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // untimed leaves out of a report how long things took, which two runs may round
@@ -83,6 +85,41 @@ func TestReportOfAFailure(t *testing.T) {
 	} {
 		if !strings.Contains(r.markdown(), want) {
 			t.Errorf("the table has no %q:\n%s", want, r.markdown())
+		}
+	}
+}
+
+// TestReportsAreCurrent holds the reports that the README links to the checks
+// that there are: CONTRIBUTING says how they are made.
+func TestReportsAreCurrent(t *testing.T) {
+	files, err := filepath.Glob("reports/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no reports: %v", err)
+	}
+	names := func(r *report) (names []string) {
+		for _, req := range r.Requirements {
+			for _, c := range req.Checks {
+				names = append(names, req.Name+"/"+c.Name)
+			}
+		}
+		return names
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r report
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if diff := cmp.Diff(names(newReport(Harness{})), names(&r)); diff != "" {
+			t.Errorf("%s has other checks than the suite (-want +got):\n%s", file, diff)
+		}
+		for _, req := range r.Requirements {
+			if req.Result != "passed" && req.Result != "skipped" {
+				t.Errorf("%s: %s is %s", file, req.Name, req.Result)
+			}
 		}
 	}
 }
