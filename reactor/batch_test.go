@@ -191,7 +191,7 @@ func TestBatchSettlesItself(t *testing.T) {
 			if err := batch[1].Reject(ctx, "bad"); err != nil {
 				t.Errorf("Reject returned %v", err)
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(58 * time.Second)
 			if err := ctx.Err(); err != nil {
 				t.Errorf("the context ended with %v", context.Cause(ctx))
 			}
@@ -205,7 +205,7 @@ func TestBatchSettlesItself(t *testing.T) {
 			t.Errorf("what the handler rejected was settled %d times, want once", n)
 		}
 		if n := len(added[0].extended(time.Now())); n != 11 {
-			t.Errorf("a delivery was extended %d times in a minute, want 11", n)
+			t.Errorf("a delivery was extended %d times in 58s, want 11", n)
 		}
 	})
 }
@@ -341,7 +341,7 @@ func TestBatchSettleHangs(t *testing.T) {
 		for i := range 100 {
 			b.publish(fmt.Sprint(i))
 		}
-		b.hangs = true
+		b.hang()
 		r := startBatch(t, b, func(context.Context, []*reactor.Delivery[string]) error {
 			time.Sleep(time.Minute)
 			return nil

@@ -156,6 +156,7 @@ func TestBreakerShared(t *testing.T) {
 		a.publish("a/1")
 		b.publish("b/1")
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		fails = false
 		a.publish("a/2")
 		b.publish("b/2")
@@ -181,6 +182,45 @@ func TestBreakerShared(t *testing.T) {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// TestBreakerAndPause holds a Reactor to receiving nothing while a breaker is open
+// or it is paused, whichever ends first.
+func TestBreakerAndPause(t *testing.T) {
+	for _, test := range []struct {
+		paused time.Duration
+		want   []string
+	}{
+		{5 * time.Second, []string{"0s bad", "10s good"}},
+		{15 * time.Second, []string{"0s bad", "15s good"}},
+	} {
+		t.Run(test.paused.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := newFake(time.Minute)
+				src.add("bad", "good")
+				j := newJournal()
+				react := reactor.New("r", opens(src), reactor.Breaker(func(_ context.Context, v string) error {
+					j.add("%s", v)
+					if v == "bad" {
+						return errBoom
+					}
+					return nil
+				}, 1, 10*time.Second), nil)
+				r := startFunc(t, react.Run)
+				synctest.Wait()
+				if err := react.Pause(t.Context()); err != nil {
+					t.Errorf("Pause returned %v", err)
+				}
+				time.Sleep(test.paused)
+				react.Resume()
+				time.Sleep(time.Minute)
+				r.drain(t)
+				if diff := cmp.Diff(test.want, j.read()); diff != "" {
+					t.Errorf("called (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }
 
 // TestBreakerOutsideOfRun holds the middleware to having callers that are no Run
@@ -252,13 +292,20 @@ func TestBreakerTrialReleased(t *testing.T) {
 		_ = h(t.Context(), "")
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
-		if err := h(ctx, "limited"); err == nil {
-			t.Error("the trial returned nil")
-		}
+		go func() {
+			if err := h(ctx, "limited"); err == nil {
+				t.Error("the trial returned nil")
+			}
+		}()
+		time.Sleep(12 * time.Second)
 		for range 3 {
-			go func() { _ = h(ctx, "") }()
 			go func() { _ = h(t.Context(), "") }()
 		}
+		synctest.Wait()
+		if now, _ := g.read(); now != 0 {
+			t.Errorf("%d are called beside the trial, want none", now)
+		}
+		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if now, _ := g.read(); now != 1 {
 			t.Errorf("%d are called, want one to try again", now)

@@ -20,8 +20,7 @@ type broker struct {
 	maxInFlight int           // 0: no bound
 	maxAttempts int           // 0: no bound
 	unsequenced bool          // tells no sequence
-	hangs       bool          // a settle hangs
-	late        []string      // are published, and received, when a Receive is told to end
+	late        []string      // are published, and received, a second after a Receive was told to end
 
 	mu sync.Mutex
 	// Below: under mu.
@@ -32,6 +31,7 @@ type broker struct {
 	changed  chan struct{}
 	closed   bool
 	settled  []string // what was settled, and how, in order
+	hangs    bool     // a settle hangs
 	errs     []string // what must not happen
 	expired  int      // deliveries that nobody kept alive
 	left     int      // deliveries that were out at Close
@@ -100,6 +100,7 @@ func (b *broker) Receive(ctx context.Context) (*reactor.Delivery[string], error)
 			if b.late == nil {
 				return nil, ctx.Err()
 			}
+			time.Sleep(time.Second)
 			b.publish(b.late...)
 			b.late = nil
 			b.mu.Lock()
@@ -158,6 +159,13 @@ func (b *broker) lose(value string) {
 	}
 }
 
+// hang has settles hang from now on.
+func (b *broker) hang() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hangs = true
+}
+
 func (b *broker) find(value string) *letter {
 	return b.letters[slices.IndexFunc(b.letters, func(l *letter) bool { return l.value == value })]
 }
@@ -208,11 +216,12 @@ func (b *broker) finish(l *letter, how string) {
 
 func (h *hand) Settle(ctx context.Context, o reactor.Outcome) error {
 	b := h.b
+	b.mu.Lock()
 	if b.hangs {
+		b.mu.Unlock()
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	b.mu.Lock()
 	defer b.mu.Unlock()
 	if h.settled {
 		b.errs = append(b.errs, h.l.value+" was settled twice")

@@ -195,6 +195,34 @@ func TestGroupDrainTimeout(t *testing.T) {
 	})
 }
 
+// TestGroupDrainTimeoutStopsAll holds a Group to receiving nothing more when the
+// deadline is over, though a handler of the first reactor goes on, and to another
+// time for each Run.
+func TestGroupDrainTimeoutStopsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deaf := &part{name: "a", h: takesAll(time.Minute)}
+		b := &part{name: "b", h: func(ctx context.Context, _ string) error { return ctx.Err() }}
+		g := groupOf(newJournal(), deaf, b)
+		g.DrainTimeout = 5 * time.Second
+		r := startFunc(t, g.Run)
+		time.Sleep(time.Second)
+		r.stop()
+		before := b.src.add("before")
+		time.Sleep(6 * time.Second)
+		after := b.src.add("after")
+		r.drain(t)
+		checkResult(t, reactor.Acked, before...)
+		checkResult(t, 0, after...)
+
+		deaf.src, b.src = newFake(time.Minute), newFake(time.Minute)
+		again := b.src.add("again")
+		r = startFunc(t, g.Run)
+		synctest.Wait()
+		r.drain(t)
+		checkResult(t, reactor.Acked, again...)
+	})
+}
+
 // TestGroupDrainTimeoutOfOne holds a Group to the DrainTimeout of a reactor's own
 // options, too, and to the others' time.
 func TestGroupDrainTimeoutOfOne(t *testing.T) {

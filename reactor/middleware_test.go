@@ -161,13 +161,14 @@ func TestLimitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newFake(time.Minute)
 		first := src.add("first")[0]
-		lost := src.put(&settler{value: "lost", onBeat: func(context.Context, int) error { return reactor.ErrLost }})
-		waits := src.add("waits")[0]
 		called := 0
 		r := start(t, src, reactor.Limit(func(context.Context, string) error {
 			called++
 			return nil
 		}, time.Hour, 1), &reactor.Options[string]{Concurrency: 3})
+		synctest.Wait()
+		lost := src.put(&settler{value: "lost", onBeat: func(context.Context, int) error { return reactor.ErrLost }})
+		waits := src.add("waits")[0]
 		time.Sleep(31 * time.Second)
 		late := src.add("late")[0]
 		synctest.Wait()

@@ -135,6 +135,7 @@ func TestGoexit(t *testing.T) {
 		began := time.Now()
 		r := start(t, src, func(_ context.Context, v string) error {
 			if v == "bad" {
+				time.Sleep(time.Second)
 				runtime.Goexit()
 			}
 			time.Sleep(10 * time.Second)

@@ -25,7 +25,7 @@ import (
 var (
 	ErrSettled      = errors.New("reactor: delivery is settled already") // and stays so [ACK-6]
 	ErrLost         = errors.New("reactor: delivery is lost")            // nothing was sent [ACK-7]
-	ErrClosed       = errors.New("reactor: closed")            // from Receive [RCV-1]
+	ErrClosed       = errors.New("reactor: closed")                      // from Receive [RCV-1]
 	ErrDrainTimeout = errors.New("reactor: drain timeout")               // cuts handlers off [RUN-3]
 )
 

@@ -186,12 +186,12 @@ func (r *run[T]) next() (*Delivery[T], error) {
 	for {
 		open, err := r.control.gate.wait(r.receiving)
 		if err == nil {
-			err = open.Err() // of a source that does not look, too
-		}
-		if err != nil && r.receiving.Err() != nil {
-			return nil, err
+			err = r.receiving.Err() // which ends before open does
 		}
 		if err != nil {
+			return nil, err
+		}
+		if open.Err() != nil {
 			continue // paused just now
 		}
 		if r.lanes != nil {
