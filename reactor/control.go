@@ -15,7 +15,6 @@ type control struct {
 	// Below: under mu.
 	stopping context.Context // ends when Run stops receiving; nil: none runs
 	run      runner
-	cut      bool // handlers are to be cut off as soon as they are told to end
 }
 
 // A runner is a run, of whatever type.
@@ -30,12 +29,8 @@ func newControl() *control { return &control{gate: newGate()} }
 func (c *control) begin(receiving context.Context, r runner) {
 	c.mu.Lock()
 	c.stopping, c.run = receiving, r
-	cut := c.cut
 	c.mu.Unlock()
 	c.gate.begin(receiving)
-	if cut {
-		r.cutOff()
-	}
 }
 
 func (c *control) end() {
@@ -45,13 +40,6 @@ func (c *control) end() {
 	c.stopping, c.run = nil, nil
 }
 
-// reset forgets that a Run before was aborted.
-func (c *control) reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = false
-}
-
 // drains tells that Run has stopped receiving.
 func (c *control) drains() {
 	if c.onDrain != nil {
@@ -59,13 +47,10 @@ func (c *control) drains() {
 	}
 }
 
-// abort cuts off the handlers that run now, or will.
+// abort cuts off the handlers. A Run that has yet to begin was told to stop, and
+// calls none.
 func (c *control) abort() {
-	c.mu.Lock()
-	c.cut = true
-	r := c.run
-	c.mu.Unlock()
-	if r != nil {
+	if r := c.running(); r != nil {
 		r.cutOff()
 	}
 }

@@ -169,7 +169,6 @@ func (r *Reactor) begin() bool {
 		return false
 	}
 	r.set(Starting, nil)
-	r.control.reset()
 	r.mu.Unlock()
 	r.tell()
 	return true

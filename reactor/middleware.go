@@ -3,6 +3,7 @@ package reactor
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 )
@@ -39,6 +40,7 @@ func Timeout[T any](h Handler[T], limit time.Duration) Handler[T] {
 func Limit[T any](h Handler[T], interval time.Duration, burst int) Handler[T] {
 	mustBePositive("Limit", "interval", interval)
 	mustBePositive("Limit", "burst", burst)
+	spare := interval * time.Duration(min(int64(burst-1), math.MaxInt64/int64(interval))) // without overflow
 	var mu sync.Mutex
 	var last time.Time // the turn of the last call
 	turn := func() time.Time {
@@ -46,7 +48,7 @@ func Limit[T any](h Handler[T], interval time.Duration, burst int) Handler[T] {
 		defer mu.Unlock()
 		// With nobody here for long, burst turns were saved.
 		last = last.Add(interval)
-		if saved := time.Now().Add(-time.Duration(burst-1) * interval); last.Before(saved) {
+		if saved := time.Now().Add(-spare); last.Before(saved) {
 			last = saved
 		}
 		return last

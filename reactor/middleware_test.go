@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -151,6 +152,22 @@ func TestLimitAfterPartOfAnInterval(t *testing.T) {
 		}
 		if took := time.Since(began); took != 24*time.Second {
 			t.Errorf("three calls with rests of 4s took %v, want 24s", took)
+		}
+	})
+}
+
+// TestLimitOfMany holds the middleware to a burst of any size.
+func TestLimitOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := reactor.Limit(takesAll(0), time.Hour, math.MaxInt)
+		began := time.Now()
+		for range 1000 {
+			if err := h(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("1000 calls took %v, want no time", d)
 		}
 	})
 }
