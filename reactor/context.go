@@ -44,7 +44,7 @@ type (
 
 // end cancels the context. The first cause is kept; nil is context.Canceled.
 func (c *lazyContext) end(cause error) {
-	if cause == nil && c.state.CompareAndSwap(unseen, endedUnseen) {
+	if cause == nil && (c.state.CompareAndSwap(unseen, endedUnseen) || c.state.Load() == endedUnseen) {
 		return
 	}
 	c.mu.Lock()

@@ -191,9 +191,6 @@ func (r *run[T]) next() (*Delivery[T], error) {
 		if err != nil {
 			return nil, err
 		}
-		if open.Err() != nil {
-			continue // paused just now
-		}
 		if r.lanes != nil {
 			r.lanes.began.Store(int64(r.leases.now()))
 		}
