@@ -68,7 +68,7 @@ func (l *ledger) ack(d *messaging.Delivery) {
 // retry, release and stall, all at once on the real clock; run with -race. In
 // the end every event is acked, once, and was with one member at a time.
 func TestStress(t *testing.T) {
-	const publishers, members, each = 4, 6, 500
+	const publishers, members, each = 4, 6, 250
 	b := memory.New(nil)
 	sub := messaging.Subscription{Name: "s", AckWait: 50 * time.Millisecond, MaxInFlight: 64}
 	l := newLedger(publishers * each)
