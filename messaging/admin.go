@@ -17,10 +17,10 @@ type Admin interface {
 	// Seek moves a subscription, while its members work or not: deliveries
 	// from before settle nothing, and attempts begin at 1 again [ADM-2].
 	Seek(ctx context.Context, sub Subscription, to Start) error
-	// Update gives a subscription other settings; its members go on [ADM-4].
+	// Update gives a subscription other settings, but no other Start [ADM-4].
 	Update(ctx context.Context, sub Subscription) error
-	// Delete removes a subscription, but not its dead letters: its members'
-	// Receives return ErrNotFound, and deliveries settle nothing [ADM-3].
+	// Delete removes a subscription and what it has not settled, but not its
+	// dead letters: Receives return ErrNotFound, settles ErrLost [ADM-3].
 	Delete(ctx context.Context, sub Subscription) (discarded uint64, err error)
 	// DeleteDeadLetters removes those, and what did not decode [ADM-3].
 	DeleteDeadLetters(ctx context.Context, name string) (discarded uint64, err error)

@@ -11,7 +11,12 @@ import (
 
 // Observe returns b with an observer, which is told of each Publish, and, as
 // Error, what subscriptions report; that is not logged then.
-func Observe(b Broker, o *Observer) Broker { return &observed{b, o} }
+func Observe(b Broker, o *Observer) Broker {
+	if o == nil {
+		return b
+	}
+	return &observed{b, o}
+}
 
 type observed struct {
 	Broker

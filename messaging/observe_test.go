@@ -61,6 +61,15 @@ func TestReportReachesObserver(t *testing.T) {
 	}
 }
 
+// TestObserveByNobody has no observer, as Options may have none.
+func TestObserveByNobody(t *testing.T) {
+	b := memory.New(nil)
+	defer b.Close()
+	if got := messaging.Observe(b, nil); got != messaging.Broker(b) {
+		t.Errorf("Observe(b, nil) is %v, want b", got)
+	}
+}
+
 // A levels is a slog.Handler that keeps levels and messages.
 type levels struct{ lines []string }
 

@@ -31,7 +31,7 @@ func StartFirst() Start { return Start{} }
 // StartNew begins after the last event whose Publish has returned.
 func StartNew() Start { return Start{kind: startNew} }
 
-// StartAt begins at the first event stored at t or later; a capability.
+// StartAt begins at the first event since t, a time past; a capability.
 func StartAt(t time.Time) Start {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):

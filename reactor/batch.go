@@ -8,9 +8,9 @@ import (
 )
 
 // A BatchHandler handles several values at once. nil acks them all, and an
-// error does to each what a [Handler]'s would; a [*BatchError] has one for each.
-// It may settle deliveries itself. The context is as for a Handler, without an
-// Info, and ends when any of the deliveries is lost.
+// error does to each what a [Handler]'s would; a [*BatchError], wrapped or not,
+// has one for each. It may settle deliveries itself. The context has no Info,
+// and ends as a Handler's does, and when any of the deliveries is lost.
 type BatchHandler[T any] func(ctx context.Context, batch []*Delivery[T]) error
 
 // RunBatch is [Run] for batches of Options.BatchSize values, or what came until
@@ -69,25 +69,8 @@ func (r *run[T]) batching() {
 			r.end(err, nil, false)
 			return
 		}
-		r.mu.Lock()
-		r.collecting = false
-		r.waiting--
-		r.working++
-		if r.waiting == 0 && r.working < r.opts.Concurrency && r.receiving.Err() == nil {
-			r.work()
-		}
-		r.mu.Unlock()
-		if !r.handleBatch(b) {
-			return
-		}
-		r.mu.Lock()
-		r.rest()
-		enough := r.waiting > 0
-		if !enough {
-			r.waiting++
-		}
-		r.mu.Unlock()
-		if enough {
+		r.begin()
+		if !r.handleBatch(b) || !r.waitsAgain(1) {
 			return
 		}
 	}
@@ -147,17 +130,15 @@ func (r *run[T]) handleBatch(b *batch[T]) (goOn bool) {
 			f(t.Value, t.Info)
 		}
 	}
-	settle := func(reason string, s Settlement) {
-		for _, t := range b.tasks {
-			r.settle(t, Outcome{Result: Retried, After: r.backoff(t.Info), Reason: reason}, s)
-		}
+	retryAll := func(reason string, s Settlement) {
+		r.settleAll(b, func(_ int, t *task[T]) (Outcome, Settlement) { return r.retry(t.Info, reason), s })
 		r.rested()
 	}
 	returned := false
 	defer func() {
 		if !returned { // runtime.Goexit in the handler
 			r.end(nil, nil, true)
-			settle(goexitReason, Settlement{})
+			retryAll(goexitReason, Settlement{})
 		}
 	}()
 	clock := r.clock()
@@ -169,7 +150,7 @@ func (r *run[T]) handleBatch(b *batch[T]) (goOn bool) {
 	if p != nil {
 		r.end(nil, p, false)
 		s.Cause = p
-		settle(p.Error(), s)
+		retryAll(p.Error(), s)
 		return false
 	}
 	errs, each := errors.AsType[*BatchError](err)
@@ -178,24 +159,34 @@ func (r *run[T]) handleBatch(b *batch[T]) (goOn bool) {
 		err = fmt.Errorf("reactor: a BatchError with %d errors for a batch of %d: %v", len(errs.Errors), len(b.tasks), err)
 		each = false
 	}
-	settled := r.settle
-	if r.handling.Err() != nil { // one grace for all
-		late, cancel := context.WithTimeout(r.lasting, settleGrace)
-		defer cancel()
-		settled = func(t *task[T], o Outcome, s Settlement) { r.settleIn(late, t, o, s) }
-	}
-	for i, t := range b.tasks {
-		s.Cause = err
+	r.settleAll(b, func(i int, t *task[T]) (Outcome, Settlement) {
+		s := s
 		if each {
 			s.Cause = errs.Errors[i]
+		} else {
+			s.Cause = err
 		}
 		o := r.outcome(t.Info, s.Cause)
 		if lost && o.Result == Retried {
 			o = Outcome{Result: Released}
 		}
-		settled(t, o, s)
-	}
+		return o, s
+	})
 	return true
+}
+
+// settleAll settles each task of a batch. A drain has one grace for all.
+func (r *run[T]) settleAll(b *batch[T], how func(i int, t *task[T]) (Outcome, Settlement)) {
+	settle := r.settle
+	if r.handling.Err() != nil {
+		late, cancel := context.WithTimeout(r.lasting, settleGrace)
+		defer cancel()
+		settle = func(t *task[T], o Outcome, s Settlement) { r.settleIn(late, t, o, s) }
+	}
+	for i, t := range b.tasks {
+		o, s := how(i, t)
+		settle(t, o, s)
+	}
 }
 
 // BatchError says for each value of a batch what became of it.

@@ -336,23 +336,36 @@ func TestBatchLost(t *testing.T) {
 // TestBatchSettleHangs holds RunBatch to one grace for a batch that is late, not
 // one for each of its deliveries.
 func TestBatchSettleHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBroker(0)
-		for i := range 100 {
-			b.publish(fmt.Sprint(i))
-		}
-		b.hang()
-		r := startBatch(t, b, func(context.Context, []*reactor.Delivery[string]) error {
-			time.Sleep(time.Minute)
-			return nil
-		}, &reactor.Options[string]{DrainTimeout: 10 * time.Second})
-		synctest.Wait()
-		began := time.Now()
-		r.drain(t)
-		if took := time.Since(began); took > 70*time.Second {
-			t.Errorf("RunBatch drained for %v, want a minute, and a short grace", took)
-		}
-	})
+	for name, end := range map[string]func(){
+		"returns": func() {},
+		"panics":  func() { panic("boom") },
+		"exits":   runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(0)
+				for i := range 100 {
+					b.publish(fmt.Sprint(i))
+				}
+				b.hang()
+				r := startBatch(t, b, func(context.Context, []*reactor.Delivery[string]) error {
+					time.Sleep(time.Minute)
+					end()
+					return nil
+				}, &reactor.Options[string]{DrainTimeout: 10 * time.Second})
+				synctest.Wait()
+				began := time.Now()
+				r.stop()
+				<-r.ended
+				if took := time.Since(began); took > 70*time.Second {
+					t.Errorf("RunBatch drained for %v, want a minute, and a short grace", took)
+				}
+				if r.err != nil || (r.panic != nil) != (name == "panics") || r.quit != (name == "exits") {
+					t.Errorf("RunBatch returned %v, panicked with %v, exited: %v", r.err, r.panic, r.quit)
+				}
+			})
+		})
+	}
 }
 
 // TestBatchPaused holds a Reactor to giving back what it has of a batch when it

@@ -69,32 +69,26 @@ func (g *gate) end() {
 	g.renew()
 }
 
-// shut closes the gate for a reason, and reports whether it was not one before.
-func (g *gate) shut(reason any) bool {
+// shut closes the gate for a reason.
+func (g *gate) shut(reason any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, ok := g.reasons[reason]; ok {
-		return false
-	}
+	before := len(g.reasons)
 	g.reasons[reason] = struct{}{}
-	if len(g.reasons) == 1 {
+	if before == 0 {
 		g.renew()
 	}
-	return true
 }
 
-// reopen takes a reason away, and reports whether it was one.
-func (g *gate) reopen(reason any) bool {
+// reopen takes a reason away.
+func (g *gate) reopen(reason any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, ok := g.reasons[reason]; !ok {
-		return false
-	}
+	before := len(g.reasons)
 	delete(g.reasons, reason)
-	if len(g.reasons) == 0 {
+	if before == 1 && len(g.reasons) == 0 {
 		g.renew()
 	}
-	return true
 }
 
 func (g *gate) closed() bool { return g.state.Load().open == nil }

@@ -128,7 +128,7 @@ func (r *run[T]) keyed() {
 		}
 		if p := r.keyOf(t); p != nil {
 			r.end(nil, p, false)
-			r.settle(t, Outcome{Result: Retried, After: r.backoff(t.Info), Reason: p.Error()}, Settlement{Cause: p})
+			r.settle(t, r.retry(t.Info, p.Error()), Settlement{Cause: p})
 			r.drop(t)
 			return
 		}
@@ -146,7 +146,7 @@ func (r *run[T]) keyOf(t *task[T]) (p *PanicError) {
 	defer func() {
 		if !returned && p == nil {
 			r.end(nil, nil, true)
-			r.settle(t, Outcome{Result: Retried, After: r.backoff(t.Info), Reason: goexitReason}, Settlement{})
+			r.settle(t, r.retry(t.Info, goexitReason), Settlement{})
 			r.drop(t)
 		}
 	}()

@@ -172,15 +172,6 @@ func (r *run[T]) work() {
 	r.workers.Go(r.worker)
 }
 
-// receive returns the next delivery, which is kept alive from now on.
-func (r *run[T]) receive() (*task[T], error) {
-	d, err := r.next()
-	if err != nil {
-		return nil, err
-	}
-	return r.take(d), nil
-}
-
 // next returns the next delivery, while the gate is open.
 func (r *run[T]) next() (*Delivery[T], error) {
 	for {
@@ -206,34 +197,43 @@ func (r *run[T]) next() (*Delivery[T], error) {
 // goroutines grow with the work and an idle Run has one.
 func (r *run[T]) single() {
 	for {
-		t, err := r.receive()
+		d, err := r.next()
 		if err != nil {
 			r.end(err, nil, false)
 			return
 		}
-		r.mu.Lock()
-		r.waiting--
-		r.working++
-		if r.waiting == 0 && r.working < r.opts.Concurrency && r.receiving.Err() == nil {
-			r.work()
-		}
-		r.mu.Unlock()
-
-		if !r.handle(t) {
-			return
-		}
-		r.mu.Lock()
-		r.rest()
-		r.waiting++
-		enough := r.waiting > maxWaiting
-		if enough {
-			r.waiting--
-		}
-		r.mu.Unlock()
-		if enough {
+		t := r.take(d)
+		r.begin()
+		if !r.handle(t) || !r.waitsAgain(maxWaiting) {
 			return
 		}
 	}
+}
+
+// begin notes that a worker that waited has something to work on, and leaves
+// another waiting in its place, within Concurrency.
+func (r *run[T]) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.collecting = false
+	r.waiting--
+	r.working++
+	if r.waiting == 0 && r.working < r.opts.Concurrency && r.receiving.Err() == nil {
+		r.work()
+	}
+}
+
+// waitsAgain notes that a worker has done what it worked on, and reports whether
+// it is to wait again, with most who wait.
+func (r *run[T]) waitsAgain(most int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rest()
+	if r.waiting >= most {
+		return false
+	}
+	r.waiting++
+	return true
 }
 
 // maxWaiting is how many workers stay in Receive when there is nothing to do.

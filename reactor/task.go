@@ -70,7 +70,7 @@ func (r *run[T]) handle(t *task[T]) (goOn bool) {
 	defer func() {
 		if !returned { // runtime.Goexit in the handler
 			r.end(nil, nil, true)
-			r.settle(t, Outcome{Result: Retried, After: r.backoff(t.Info), Reason: goexitReason}, Settlement{})
+			r.settle(t, r.retry(t.Info, goexitReason), Settlement{})
 			r.rested()
 		}
 	}()
@@ -83,7 +83,7 @@ func (r *run[T]) handle(t *task[T]) (goOn bool) {
 		// Before the settle, which may take its time: nothing more is received.
 		r.end(nil, p, false)
 		s.Cause = p
-		r.settle(t, Outcome{Result: Retried, After: r.backoff(t.Info), Reason: p.Error()}, s)
+		r.settle(t, r.retry(t.Info, p.Error()), s)
 		r.rested()
 		return false
 	}
@@ -134,11 +134,12 @@ func (r *run[T]) outcome(info Info, err error) Outcome {
 	if e, ok := errors.AsType[*retryError](err); ok {
 		return Outcome{Result: Retried, After: min(e.after, MaxRetryDelay), Reason: err.Error()}
 	}
-	return Outcome{Result: Retried, After: r.backoff(info), Reason: err.Error()}
+	return r.retry(info, err.Error())
 }
 
-func (r *run[T]) backoff(info Info) time.Duration {
-	return min(r.opts.Backoff(info.Attempt), MaxRetryDelay)
+// retry is the outcome of a failure that says nothing else.
+func (r *run[T]) retry(info Info, reason string) Outcome {
+	return Outcome{Result: Retried, After: min(r.opts.Backoff(info.Attempt), MaxRetryDelay), Reason: reason}
 }
 
 // settle settles t, trying again while its broker cannot and the deadline is

@@ -72,11 +72,11 @@ func TestForeignAnnotations(t *testing.T) {
 	if len(d.Info.Annotations) > 0 {
 		t.Errorf("an event of the log has annotations: %v", d.Info.Annotations)
 	}
-	time.Sleep(500 * time.Millisecond)
-	raw, err := b.Undecodable(t.Context(), "s")
-	if err != nil || len(raw) != 1 {
-		t.Fatal(raw, err)
-	}
+	var raw []*messaging.DecodeError
+	within(t, 10*time.Second, "what does not decode", func() bool {
+		raw, err = b.Undecodable(t.Context(), "s")
+		return err == nil && len(raw) == 1
+	})
 	if raw[0].Sequence != 1 {
 		t.Errorf("sequence %d, reason %v", raw[0].Sequence, raw[0].Err)
 	}

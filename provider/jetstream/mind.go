@@ -30,7 +30,7 @@ func (m *member) mind() {
 			m.mu.Lock()
 			m.pulls.reset(time.Now()) // the server has forgotten them
 			// Who was away was told of no change, and first looks for one.
-			m.check, m.checked, m.stale = true, time.Time{}, true
+			m.doubt()
 			m.mu.Unlock()
 		case <-m.nudge:
 		case <-timer.C:
@@ -88,10 +88,14 @@ func (m *member) look(now time.Time) time.Duration {
 // changed is told that an Admin has done something to the subscription.
 func (m *member) changed(*nats.Msg) {
 	m.mu.Lock()
-	m.check, m.checked, m.stale = true, time.Time{}, true
+	m.doubt()
 	m.mu.Unlock()
 	signal(m.nudge)
 }
+
+// doubt makes the member look at once what has become of the subscription, and
+// pull and hand out nothing before. m.mu is held.
+func (m *member) doubt() { m.check, m.checked, m.stale = true, time.Time{}, true }
 
 // refresh looks what has become of the subscription: the server does not tell
 // who was away. The member goes on with other settings, or at the place where

@@ -168,7 +168,7 @@ func (m *member) pullEnded(msg *nats.Msg, rest string, now time.Time) {
 		// else was asked for may be gone, too.
 		m.pulls.reset(now)
 		m.pulls.after = now.Add(pullBackoff)
-		m.check, m.checked, m.stale = true, time.Time{}, true
+		m.doubt()
 	}
 	pull := m.want(now)
 	m.mu.Unlock()
