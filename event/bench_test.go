@@ -1,7 +1,6 @@
 package event_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/catchment-events/catchment/event"
@@ -91,30 +90,6 @@ func BenchmarkUnmarshal(b *testing.B) {
 	})
 }
 
-// BenchmarkSDK is what the SDK's own codec takes for the same events.
-func BenchmarkSDK(b *testing.B) {
-	b.Run("Marshal", func(b *testing.B) {
-		benchmark(b, func(_ *testing.B, e event.Event) func() error {
-			return func() error {
-				_, err := json.Marshal(e)
-				return err
-			}
-		})
-	})
-	b.Run("Unmarshal", func(b *testing.B) {
-		benchmark(b, func(b *testing.B, e event.Event) func() error {
-			text, err := event.Marshal(e)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return func() error {
-				var e event.Event
-				return json.Unmarshal(text, &e)
-			}
-		})
-	})
-}
-
 func BenchmarkNew(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -132,4 +107,28 @@ func BenchmarkMatch(b *testing.B) {
 			b.Fatal("no match")
 		}
 	}
+}
+
+func BenchmarkAppendAttributes(b *testing.B) {
+	benchmark(b, func(_ *testing.B, e event.Event) func() error {
+		var buffer []byte
+		return func() (err error) {
+			buffer, err = event.AppendAttributes(buffer[:0], e)
+			return err
+		}
+	})
+}
+
+func BenchmarkParseAttributes(b *testing.B) {
+	benchmark(b, func(b *testing.B, e event.Event) func() error {
+		flat, err := event.AppendAttributes(nil, e)
+		if err != nil {
+			b.Fatal(err)
+		}
+		attributes := string(flat)
+		return func() error {
+			_, err := event.ParseAttributes(attributes, e.Data())
+			return err
+		}
+	})
 }

@@ -29,7 +29,7 @@ var NATS = Binding{Prefix: "ce-", Percent: true}
 
 // Encode adds the headers of e's attributes to header, which must not be nil nor
 // have any under b's names yet, and returns the body. The body is the event's data
-// itself, not a copy.
+// itself, not a copy, and the headers share the event's strings.
 //
 // Encode leaves it to the caller to [Check] the event. It refuses what it cannot
 // write so that it arrives: an event that is not of version 1.0, an extension whose
@@ -44,51 +44,42 @@ func (b Binding) Encode(e Event, header map[string][]string) (body []byte, err e
 		return nil, err
 	}
 
-	// Names and values are written one after the other into one buffer, which
-	// becomes one string that all headers share.
 	var (
-		text [1024]byte
-		ends [2 * 24]int
+		list [16]field
+		text [512]byte
 	)
-	w := headers{binding: b, text: text[:0], ends: ends[:0]}
-	w = w.name("specversion").plain("1.0")
-	w = w.name("id").value(c.ID)
-	if w = w.name("source"); plain(&c.Source.URL) {
-		w.text = appendPlain(w.text, &c.Source.URL)
-		w = w.end()
-	} else {
-		w = w.value(c.Source.String())
-	}
-	w = w.name("type").value(c.Type)
+	w := headers{binding: b, list: list[:0], text: text[:0], err: &err}
+	w = w.attribute(attributeVersion).plain("1.0")
+	w = w.attribute(attributeID).value(c.ID)
+	w = w.attribute(attributeSource).url(&c.Source.URL)
+	w = w.attribute(attributeType).value(c.Type)
 	if c.DataContentType != nil {
-		w = w.contentType(*c.DataContentType)
+		w = w.contentType(b.ContentType, *c.DataContentType)
 	}
 	if c.DataSchema != nil {
-		w = w.name("dataschema").value(c.DataSchema.String())
+		w = w.attribute(attributeSchema).url(&c.DataSchema.URL)
 	}
 	if c.Subject != nil {
-		w = w.name("subject").value(*c.Subject)
+		w = w.attribute(attributeSubject).value(*c.Subject)
 	}
 	if hasTime(c) {
 		if !timeInRange(c.Time.Time) {
 			return nil, invalid("time", "%w", errTimeRange)
 		}
-		w = w.name("time")
-		w.text = appendTime(w.text, c.Time.Time)
-		w = w.end()
+		w = w.attribute(attributeTime).time(c.Time.Time)
 	}
 	for name, value := range c.Extensions {
 		if err := checkExtensionName(name); err != nil {
 			return nil, invalid(name, "%w", err)
 		}
-		s, err := canonical(value)
-		if err != nil {
-			return nil, invalid(name, "%w", err)
+		s, problem := canonical(value)
+		if problem != nil {
+			return nil, invalid(name, "%w", problem)
 		}
 		w = w.name(name).value(s)
 	}
-	if w.err != nil {
-		return nil, w.err
+	if err != nil {
+		return nil, err
 	}
 	w.flush(header)
 	return e.DataEncoded, nil

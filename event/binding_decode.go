@@ -31,29 +31,27 @@ const (
 // message that parses but breaks EVT-1 is delivered, and nothing panics on any
 // input [RCV-5].
 func (b Binding) Decode(header map[string][]string, body []byte) (Event, error) {
-	contentType, hasContentType, err := b.readContentType(header)
+	d := newBuilder()
+	m, err := b.read(&d, header)
 	if err != nil {
 		return Event{}, err
 	}
-	switch format := mediaType(contentType); {
-	case equalFold(format, jsonFormat):
+	switch {
+	case m.hasContentType && equalFold(mediaType(m.contentType), jsonFormat):
 		return decodeStructured(body)
-	case hasPrefixFold(format, anyFormat):
+	case m.hasContentType && hasPrefixFold(mediaType(m.contentType), anyFormat):
 		return Event{}, fmt.Errorf("event: content type %s is not supported, the only event format is %s: %w",
-			quote(contentType), jsonFormat, errors.ErrUnsupported)
-	case !hasContentType && isObject(body) && !b.hasVersion(header):
+			quote(m.contentType), jsonFormat, errors.ErrUnsupported)
+	case !m.hasContentType && !m.hasVersion && isObject(body):
 		return decodeStructured(body)
+	case m.err != nil:
+		return Event{}, m.err
 	}
-
-	d := newBuilder()
-	if err := b.readAttributes(&d, header); err != nil {
-		return Event{}, err
-	}
-	if hasContentType && (b.ContentType != "" || d.cell.context.DataContentType == nil) {
-		if !utf8.ValidString(contentType) {
+	if m.hasContentType && (b.ContentType != "" || d.cell.context.DataContentType == nil) {
+		if !utf8.ValidString(m.contentType) {
 			return Event{}, invalid("datacontenttype", "%w", errUTF8)
 		}
-		if err := d.set(attributeContentType, contentType); err != nil {
+		if err := d.set(attributeContentType, m.contentType); err != nil {
 			return Event{}, err
 		}
 	}
@@ -65,18 +63,42 @@ func (b Binding) Decode(header map[string][]string, body []byte) (Event, error) 
 	return e, nil
 }
 
-// readContentType returns the header that tells the content mode.
-func (b Binding) readContentType(header map[string][]string) (value string, ok bool, err error) {
-	for name, values := range header {
-		if len(values) == 0 || !b.isContentType(name) {
+// message is what the headers tell about a message besides its attributes.
+type message struct {
+	contentType    string
+	hasContentType bool
+	hasVersion     bool
+	err            error // of an attribute; of no importance in structured mode
+}
+
+// read goes over the headers once and gives the attributes among them to d.
+func (b Binding) read(d *builder, header map[string][]string) (m message, err error) {
+	for key, values := range header {
+		if len(values) == 0 {
 			continue
 		}
-		if ok || len(values) > 1 {
-			return "", false, fmt.Errorf("event: header %s: occurs more than once", quote(name))
+		if b.isContentType(key) {
+			if m.hasContentType || len(values) > 1 {
+				return m, fmt.Errorf("event: header %s: occurs more than once", quote(key))
+			}
+			m.contentType, m.hasContentType = values[0], true
+			continue
 		}
-		value, ok = values[0], true
+		if !hasPrefixFold(key, b.Prefix) {
+			continue
+		}
+		name := key[len(b.Prefix):]
+		index := attributeIndex(name)
+		if index < 0 && checkNewName(name) != nil { // in another case, or nothing at all
+			name = lower(name)
+			index = attributeIndex(name)
+		}
+		m.hasVersion = m.hasVersion || index == attributeVersion
+		if m.err == nil {
+			m.err = b.readAttribute(d, index, name, values)
+		}
 	}
-	return value, ok, nil
+	return m, nil
 }
 
 func (b Binding) isContentType(name string) bool {
@@ -86,47 +108,21 @@ func (b Binding) isContentType(name string) bool {
 	return equalFold(name, b.ContentType)
 }
 
-func (b Binding) hasVersion(header map[string][]string) bool {
-	for name, values := range header {
-		if attribute, ok := b.attribute(name); ok && attribute == "specversion" && len(values) > 0 {
-			return true
-		}
+func (b Binding) readAttribute(d *builder, index int, name string, values []string) error {
+	if err := d.claim(index, name); err != nil {
+		return err
 	}
-	return false
-}
-
-// attribute returns the name of the attribute that a header is for.
-func (b Binding) attribute(header string) (name string, ok bool) {
-	if !hasPrefixFold(header, b.Prefix) || b.isContentType(header) {
-		return "", false
+	if len(values) > 1 {
+		return errTwice(name)
 	}
-	return lower(header[len(b.Prefix):]), true
-}
-
-func (b Binding) readAttributes(d *builder, header map[string][]string) error {
-	for key, values := range header {
-		name, ok := b.attribute(key)
-		if !ok || len(values) == 0 {
-			continue
-		}
-		index, err := d.claim(name)
-		if err != nil {
-			return err
-		}
-		if len(values) > 1 {
-			return errTwice(name)
-		}
-		value, err := b.readValue(values[0])
-		if err != nil {
-			return invalid(name, "%w", err)
-		}
-		if index < 0 {
-			d.extend(name, value)
-		} else if err := d.set(index, value); err != nil {
-			return err
-		}
+	value, err := b.readValue(values[0])
+	if err != nil {
+		return invalid(name, "%w", err)
 	}
-	return nil
+	if index < 0 {
+		return d.extend(name, value)
+	}
+	return d.set(index, value)
 }
 
 func (b Binding) readValue(s string) (string, error) {

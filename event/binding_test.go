@@ -90,6 +90,7 @@ func roundTripNATS(t *testing.T, e event.Event) {
 		t.Fatal(err)
 	}
 	same(t, "binary mode", e, got)
+	agree(t, e)
 }
 
 // TestEncodeUnchecked gives Encode what Check refuses: whatever comes of it, nothing
@@ -394,6 +395,11 @@ func TestAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	buffer, err := event.AppendAttributes(nil, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attributes := string(buffer)
 	for _, test := range []struct {
 		name string
 		max  float64
@@ -403,8 +409,11 @@ func TestAllocations(t *testing.T) {
 		{"Size", 0, func() { event.Size(e) }},
 		{"Equal", 0, func() { event.Equal(e, e) }},
 		{"Clone", 6, func() { event.Clone(e) }},
-		{"Encode", 8, func() { _, _ = event.NATS.Encode(e, make(map[string][]string, 16)) }},
-		{"Decode", 7, func() { _, _ = event.NATS.Decode(header, body) }},
+		{"AppendAttributes", 0, func() { _, _ = event.AppendAttributes(buffer[:0], e) }},
+		{"AppendIdentity", 0, func() { event.AppendIdentity(buffer[:0], e) }},
+		{"ParseAttributes", 6, func() { _, _ = event.ParseAttributes(attributes, body) }},
+		{"Encode", 5, func() { _, _ = event.NATS.Encode(e, make(map[string][]string, 16)) }},
+		{"Decode", 6, func() { _, _ = event.NATS.Decode(header, body) }},
 		{"Marshal", 4, func() { _, _ = event.Marshal(e) }},
 		{"Unmarshal", 20, func() { _, _ = event.Unmarshal(text) }},
 	} {

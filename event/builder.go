@@ -2,7 +2,6 @@ package event
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/cloudevents/sdk-go/v2/types"
 )
@@ -24,6 +23,29 @@ const (
 	attributeTime
 )
 
+// attributeIndex returns the index of a name in attributeNames, or -1.
+func attributeIndex(name string) int {
+	switch name {
+	case "specversion":
+		return attributeVersion
+	case "id":
+		return attributeID
+	case "source":
+		return attributeSource
+	case "type":
+		return attributeType
+	case "datacontenttype":
+		return attributeContentType
+	case "dataschema":
+		return attributeSchema
+	case "subject":
+		return attributeSubject
+	case "time":
+		return attributeTime
+	}
+	return -1
+}
+
 // builder puts an event together from attributes that arrive as strings and in any
 // order. Both decoders use it, so that they agree on what an attribute may look
 // like. It accepts what can be represented; whether that is valid is for Check.
@@ -37,24 +59,20 @@ func newBuilder() builder {
 	return builder{cell: new(cell)}
 }
 
-// claim notes that the attribute occurs, and reports an error when it did before.
-// It returns the attribute's index in attributeNames, or -1 for an extension.
-func (b *builder) claim(name string) (int, error) {
-	i := slices.Index(attributeNames[:], name)
-	if i < 0 {
-		if err := checkExtensionName(name); err != nil {
-			return i, invalid(name, "%w", err)
+// claim notes that an attribute occurs, and reports an error when it did before. An
+// index below 0 is that of an extension, whose name it only checks.
+func (b *builder) claim(index int, name string) error {
+	if index < 0 {
+		if err := checkNewName(name); err != nil {
+			return invalid(name, "%w", err)
 		}
-		if _, ok := b.cell.context.Extensions[name]; ok {
-			return i, errTwice(name)
-		}
-		return i, nil
+		return nil
 	}
-	if b.seen[i] {
-		return i, errTwice(name)
+	if b.seen[index] {
+		return errTwice(name)
 	}
-	b.seen[i] = true
-	return i, nil
+	b.seen[index] = true
+	return nil
 }
 
 func errTwice(name string) error {
@@ -74,22 +92,19 @@ func (b *builder) set(index int, value string) error {
 	case attributeID:
 		c.ID = value
 	case attributeSource:
-		u, err := parseURL(value)
-		if err != nil {
+		if err := parseURL(value, &c.Source.URL); err != nil {
 			return invalid(name, "%w", err)
 		}
-		c.Source.URL = u
 	case attributeType:
 		c.Type = value
 	case attributeContentType:
 		b.cell.contentType = value
 		c.DataContentType = &b.cell.contentType
 	case attributeSchema:
-		u, err := parseURL(value)
-		if err != nil {
+		c.DataSchema = new(types.URI)
+		if err := parseURL(value, &c.DataSchema.URL); err != nil {
 			return invalid(name, "%w", err)
 		}
-		c.DataSchema = &types.URI{URL: u}
 	case attributeSubject:
 		b.cell.subject = value
 		c.Subject = &b.cell.subject
@@ -104,12 +119,18 @@ func (b *builder) set(index int, value string) error {
 	return nil
 }
 
-// extend gives a value to an extension that has been claimed.
-func (b *builder) extend(name string, value any) {
+// extend gives a value to an extension that has been claimed, or reports that it
+// has one.
+func (b *builder) extend(name string, value any) error {
 	if b.cell.context.Extensions == nil {
 		b.cell.context.Extensions = make(map[string]any)
 	}
+	n := len(b.cell.context.Extensions)
 	b.cell.context.Extensions[name] = value
+	if len(b.cell.context.Extensions) == n {
+		return errTwice(name)
+	}
+	return nil
 }
 
 // event returns the event, or an error when a required attribute is missing.

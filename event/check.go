@@ -106,7 +106,7 @@ func (k *checker) attributes(c *sdk.EventContextV1) error {
 		if !timeInRange(c.Time.Time) {
 			return invalid("time", "%w", errTimeRange)
 		}
-		k.size += headerSize("time") + timeSize(c)
+		k.size += headerSize("time") + timeLen(c.Time.Time)
 	}
 	return nil
 }
@@ -131,15 +131,18 @@ func (k *checker) extensions(extensions map[string]any) error {
 }
 
 func (k *checker) text(name, value string) error {
-	if err := checkText(value); err != nil {
-		return invalid(name, "%w", err)
+	all, escapes := classify(value)
+	if all&(control|wide) != 0 {
+		if err := checkText(value); err != nil {
+			return invalid(name, "%w", err)
+		}
 	}
-	k.size += headerSize(name) + escapedLen(value)
+	k.size += headerSize(name) + len(value) + 2*escapes
 	return nil
 }
 
 func (k *checker) notBlank(name, value string) error {
-	if strings.TrimSpace(value) == "" {
+	if value == "" || classes[value[0]] != unreserved && strings.TrimSpace(value) == "" {
 		return invalid(name, "must not be blank")
 	}
 	return k.text(name, value)
@@ -157,7 +160,8 @@ func (k *checker) uri(name string, u *url.URL) error {
 	if !uriText(s) {
 		return invalid(name, "has a character that is not allowed in a URI")
 	}
-	if again, err := parseURL(s); err != nil || again.String() != s {
+	var again url.URL
+	if err := parseURL(s, &again); err != nil || again.String() != s {
 		return invalid(name, "does not parse back to itself")
 	}
 	return k.text(name, s)
@@ -215,15 +219,23 @@ var (
 )
 
 func checkExtensionName(name string) error {
+	if attributeIndex(name) >= 0 {
+		return errReserved
+	}
+	return checkNewName(name)
+}
+
+// checkNewName is checkExtensionName for what is no attribute's name.
+func checkNewName(name string) error {
 	for i := range len(name) {
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
 			return errName
 		}
 	}
-	switch {
-	case name == "":
+	switch name {
+	case "":
 		return errName
-	case name == "data", slices.Contains(attributeNames[:], name):
+	case "data":
 		return errReserved
 	}
 	return nil
@@ -231,11 +243,14 @@ func checkExtensionName(name string) error {
 
 // isMediaType reports whether s is a media type with both type and subtype.
 func isMediaType(s string) bool {
+	if s == "application/json" {
+		return true
+	}
 	mediaType, subtype, ok := strings.Cut(s, "/")
 	if !ok || strings.TrimSpace(s) != s {
 		return false
 	}
-	if mediaType != "" && subtype != "" && plainText(mediaType, "+") && plainText(subtype, "+") {
+	if mediaType != "" && subtype != "" && only(mediaType, unreserved|plus) && only(subtype, unreserved|plus) {
 		return true // without parameters; spares the allocations below
 	}
 	mediaType, _, err := mime.ParseMediaType(s)

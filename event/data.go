@@ -59,6 +59,9 @@ func decodeData(e Event, target any) error {
 // isJSON reports whether the media type declares JSON: */json or */*+json. The
 // empty string does not; what an absent content type means is up to the format.
 func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
 	_, subtype, ok := strings.Cut(mediaType(contentType), "/")
 	return ok && (equalFold(subtype, "json") || hasSuffixFold(subtype, "+json"))
 }

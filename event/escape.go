@@ -8,26 +8,16 @@ import (
 // The percent-encoding of attribute values in headers, which the HTTP binding
 // (section 3.1.3.2) and the NATS binding (same section) share.
 
-// mustEscape reports whether c has to be written as %XY.
-func mustEscape(c byte) bool {
-	return c <= ' ' || c > '~' || c == '"' || c == '%'
-}
-
 func escapedLen(s string) int {
-	n := len(s)
-	for i := range len(s) {
-		if mustEscape(s[i]) {
-			n += 2
-		}
-	}
-	return n
+	_, escapes := classify(s)
+	return len(s) + 2*escapes
 }
 
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	start := 0
 	for i := range len(s) {
-		if c := s[i]; mustEscape(c) {
+		if c := s[i]; classes[c]&escaped != 0 {
 			dst = append(dst, s[start:i]...)
 			dst = append(dst, '%', hex[c>>4], hex[c&0xf])
 			start = i + 1

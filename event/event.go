@@ -4,9 +4,9 @@
 // between this module and any other user of the SDK without conversion. What the
 // package adds is what a message broker has to be sure of: [Check] holds an event
 // to the whole specification, [Clone] shares nothing with the original, [Equal]
-// compares as the wire does, and the two codecs, [Marshal] for structured JSON and
-// [Binding] for binary mode over string headers, carry every valid event so that
-// it arrives equal.
+// compares as the wire does, and the codecs, [Marshal] for structured JSON, [Binding]
+// for binary mode over string headers and [AppendAttributes] for stores, carry every
+// valid event so that it arrives equal.
 //
 // All functions are safe for concurrent use as long as nobody changes the events
 // that they are given.
@@ -15,6 +15,7 @@ package event
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"time"
 
 	sdk "github.com/cloudevents/sdk-go/v2/event"
@@ -69,8 +70,8 @@ const (
 // The id is a version 7 UUID. Ids order by the time of the call: later calls in the
 // process return greater ids, also when the clock steps back.
 func New(source, typ string, data any) (Event, error) {
-	ref, err := parseURL(source)
-	if err != nil {
+	var ref url.URL
+	if err := parseURL(source, &ref); err != nil {
 		return Event{}, invalid("source", "%w", err)
 	}
 	now := time.Now()
@@ -94,6 +95,7 @@ func New(source, typ string, data any) (Event, error) {
 		e.DataEncoded = append(e.DataEncoded, data...)
 	default:
 		c.contentType = "application/json"
+		var err error
 		if e.DataEncoded, err = json.Marshal(data); err != nil {
 			return Event{}, fmt.Errorf("event: data: %w", err)
 		}

@@ -1,6 +1,7 @@
 package event_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -142,4 +143,29 @@ func ExampleBinding() {
 	// ce-subject: 10%20%E2%82%AC
 	// ce-type: order.created
 	// true <nil>
+}
+
+func ExampleAppendAttributes() {
+	e, err := event.New("/orders", "order.created", map[string]int{"order": 1})
+	if err != nil {
+		panic(err)
+	}
+	e.SetID("1")
+
+	// A store keeps both, however it likes.
+	stored, err := event.AppendAttributes(nil, e)
+	if err != nil {
+		panic(err)
+	}
+	data := bytes.Clone(e.Data())
+
+	got, err := event.ParseAttributes(string(stored), data)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(got.ID(), got.Type(), string(got.Data()))
+	fmt.Printf("%q\n", event.AppendIdentity(nil, got))
+	// Output:
+	// 1 order.created {"order":1}
+	// "/orders\x001"
 }

@@ -7,6 +7,9 @@ func equalFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}
+	if a == b {
+		return true
+	}
 	for i := range len(a) {
 		if lowerByte(a[i]) != lowerByte(b[i]) {
 			return false

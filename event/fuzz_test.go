@@ -2,6 +2,7 @@ package event_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,7 @@ func FuzzDecode(f *testing.F) {
 // to the dead letters.
 func survives(t *testing.T, e event.Event) {
 	t.Helper()
+	agree(t, e)
 	header := make(map[string][]string)
 	body, err := event.NATS.Encode(e, header)
 	if err != nil {
@@ -109,6 +111,31 @@ func survives(t *testing.T, e event.Event) {
 	if !event.Equal(e, got) {
 		t.Errorf("got\n%v\nwant\n%v", got, e)
 	}
+}
+
+// FuzzParseAttributes: whatever ParseAttributes accepts is what it would have been in
+// headers.
+func FuzzParseAttributes(f *testing.F) {
+	for _, change := range valid {
+		b, err := event.AppendAttributes(nil, with(change))
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(b) < 1000 {
+			f.Add(string(b), []byte("1"))
+		}
+	}
+	for _, seed := range []string{"", "\x01", "\x02\x00", "\x01\x00\x01\x011\x02\x01a\x03\x01b", "\x01\x01\x01\x011\x02\x01a\x03\x01b\x08\x01x\xff\xff\xff\xff\xff"} {
+		f.Add(seed, []byte("\xff"))
+	}
+	f.Fuzz(func(t *testing.T, attributes string, data []byte) {
+		e, err := event.ParseAttributes(attributes, data)
+		if err == nil {
+			agree(t, e)
+		} else if e.Context != nil || !strings.HasPrefix(err.Error(), "event: ") {
+			t.Errorf("got %v, %v", e, err)
+		}
+	})
 }
 
 // FuzzRoundTrip builds an event from parts. If Check accepts it, the SDK does, and
@@ -155,6 +182,30 @@ func FuzzRoundTrip(f *testing.F) {
 			return
 		}
 		roundTrip(t, e)
+	})
+}
+
+// FuzzTime holds the package's own parser of times to package time's, which takes
+// more than RFC 3339 has.
+func FuzzTime(f *testing.F) {
+	for _, seed := range []string{
+		"2026-01-02T03:04:05Z", "2024-02-29t23:59:59.123456789123z", "0000-01-01T00:00:00.5+23:59", "9999-12-31T23:59:59-00:01",
+		"2023-02-29T00:00:00Z", "2026-1-02T03:04:05Z", "2026-01-02T03:04:05,5Z", "2026-01-02T03:04:05+24:00", "2026-01-02T03:04:60Z", "2026-01-02T03:04:05.Z",
+	} {
+		f.Add(seed)
+	}
+	form := regexp.MustCompile(`^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+	f.Fuzz(func(t *testing.T, text string) {
+		want, wantErr := time.Parse(time.RFC3339Nano, strings.ToUpper(text))
+		e, err := event.Binding{}.Decode(map[string][]string{
+			"specversion": {"1.0"}, "id": {"1"}, "source": {"a"}, "type": {"b"}, "time": {text},
+		}, nil)
+		if ok := wantErr == nil && form.MatchString(text); ok != (err == nil) {
+			t.Fatalf("%q: got %v, %v", text, e, err)
+		}
+		if err == nil && !context(t, e).Time.Time.Equal(want) {
+			t.Errorf("%q: got %v, want %v", text, e.Time(), want)
+		}
 	})
 }
 

@@ -97,6 +97,7 @@ func roundTrip(t *testing.T, e event.Event) {
 		}
 		same(t, "binary mode, then JSON", e, got)
 	}
+	agree(t, e)
 	same(t, "the original", original, e)
 }
 

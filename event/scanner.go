@@ -43,9 +43,7 @@ func (s *scanner) fail(problem string) error {
 }
 
 func (s *scanner) space() {
-	for s.i < len(s.b) && isSpace(s.b[s.i]) {
-		s.i++
-	}
+	s.i = skipSpace(s.b, s.i)
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
@@ -60,174 +58,24 @@ func (s *scanner) take(c byte) bool {
 
 // value moves over one value.
 func (s *scanner) value() bool {
-	if s.i < len(s.b) && (s.b[s.i] == '{' || s.b[s.i] == '[') {
-		return s.composite()
-	}
-	return s.scalar()
-}
-
-// composite moves over an object or an array. Nesting is kept as a bit for each
-// level, set for an object, rather than as recursion, so that deep input costs no
-// stack.
-func (s *scanner) composite() bool {
-	var isObject [(maxDepth + 63) / 64]uint64
-	depth := 0
-	for {
-		// A value begins here.
-		switch {
-		case s.take('{'), s.take('['):
-			object := s.b[s.i-1] == '{'
-			if depth == maxDepth {
-				return false
-			}
-			s.space()
-			if object && s.take('}') || !object && s.take(']') {
-				break
-			}
-			if object {
-				isObject[depth/64] |= 1 << (depth % 64)
-				if !s.key() {
-					return false
-				}
-			} else {
-				isObject[depth/64] &^= 1 << (depth % 64)
-			}
-			depth++
-			continue
-		default:
-			if !s.scalar() {
-				return false
-			}
-		}
-
-		// A value ended. Close what ends with it, up to where the next one begins.
-		for more := false; !more; {
-			if depth == 0 {
-				return true
-			}
-			s.space()
-			object := isObject[(depth-1)/64]&(1<<((depth-1)%64)) != 0
-			switch {
-			case s.take(','):
-				s.space()
-				if object && !s.key() {
-					return false
-				}
-				more = true
-			case object && s.take('}'), !object && s.take(']'):
-				depth--
-			default:
-				return false
-			}
-		}
-	}
-}
-
-// key moves over a member's name, the colon, and space.
-func (s *scanner) key() bool {
-	if _, ok := s.string(); !ok {
-		return false
-	}
-	s.space()
-	if !s.take(':') {
-		return false
-	}
-	s.space()
-	return true
-}
-
-func (s *scanner) scalar() bool {
-	if s.i == len(s.b) {
-		return false
-	}
-	switch s.b[s.i] {
-	case '"':
-		_, ok := s.string()
-		return ok
-	case 't':
-		return s.literal("true")
-	case 'f':
-		return s.literal("false")
-	case 'n':
-		return s.literal("null")
-	}
-	return s.number()
-}
-
-func (s *scanner) literal(word string) bool {
-	if len(s.b)-s.i < len(word) || string(s.b[s.i:s.i+len(word)]) != word {
-		return false
-	}
-	s.i += len(word)
-	return true
-}
-
-func (s *scanner) number() bool {
-	s.take('-')
-	if !s.take('0') && !s.digits() {
-		return false
-	}
-	if s.take('.') && !s.digits() {
-		return false
-	}
-	if s.take('e') || s.take('E') {
-		if !s.take('+') {
-			s.take('-')
-		}
-		return s.digits()
-	}
-	return true
-}
-
-func (s *scanner) digits() bool {
-	start := s.i
-	for s.i < len(s.b) && '0' <= s.b[s.i] && s.b[s.i] <= '9' {
-		s.i++
-	}
-	return s.i > start
+	return s.moved(skipValue(s.b, s.i))
 }
 
 // string moves over a string and returns it with its quotes and escapes.
 func (s *scanner) string() (quoted []byte, ok bool) {
 	start := s.i
-	if !s.take('"') {
+	if start == len(s.b) || s.b[start] != '"' || !s.moved(skipString(s.b, start+1)) {
 		return nil, false
 	}
-	for {
-		i := s.i
-		for i < len(s.b) && s.b[i] >= ' ' && s.b[i] != '"' && s.b[i] != '\\' {
-			i++
-		}
-		s.i = i
-		if s.take('"') {
-			return s.b[start:s.i], true
-		}
-		if !s.take('\\') || !s.escape() {
-			return nil, false
-		}
-	}
+	return s.b[start:s.i], true
 }
 
-// escape moves over what follows a backslash.
-func (s *scanner) escape() bool {
-	if s.i == len(s.b) {
-		return false
+// moved moves to where a skip has come to, if it came anywhere.
+func (s *scanner) moved(to int) bool {
+	if to >= 0 {
+		s.i = to
 	}
-	c := s.b[s.i]
-	s.i++
-	switch c {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return true
-	case 'u':
-		for range 4 {
-			if s.i == len(s.b) || unhex(s.b[s.i]) > 15 {
-				return false
-			}
-			s.i++
-		}
-		return true
-	}
-	return false
+	return to >= 0
 }
 
 var errSurrogate = errors.New("a string escapes half a surrogate pair")

@@ -28,8 +28,8 @@ func Size(e Event) int {
 	if c.Subject != nil {
 		n += headerSize("subject") + escapedLen(*c.Subject)
 	}
-	if hasTime(c) {
-		n += headerSize("time") + timeSize(c)
+	if hasTime(c) && timeInRange(c.Time.Time) {
+		n += headerSize("time") + timeLen(c.Time.Time)
 	}
 	for name, value := range c.Extensions {
 		if s, err := canonical(value); err == nil {
@@ -46,11 +46,6 @@ func urlSize(u *url.URL) int {
 		return plainLen(u)
 	}
 	return escapedLen(u.String())
-}
-
-func timeSize(c *sdk.EventContextV1) int {
-	var b [64]byte
-	return len(appendTime(b[:0], c.Time.Time))
 }
 
 // hasTime reports whether c has a time. The SDK takes the zero time for none.

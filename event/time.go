@@ -2,7 +2,6 @@ package event
 
 import (
 	"errors"
-	"strings"
 	"time"
 )
 
@@ -11,61 +10,89 @@ var (
 	errTime      = errors.New("is not an RFC 3339 time")
 )
 
+// The seconds of the years that RFC 3339 can write, 0 to 9999.
+const (
+	firstSecond = -62167219200
+	lastSecond  = 253402300799
+)
+
 func timeInRange(t time.Time) bool {
-	year := t.UTC().Year()
-	return 0 <= year && year <= 9999
+	seconds := t.Unix()
+	return firstSecond <= seconds && seconds <= lastSecond
 }
 
 func appendTime(dst []byte, t time.Time) []byte {
 	return t.UTC().AppendFormat(dst, time.RFC3339Nano)
 }
 
+// timeLen is how many bytes appendTime appends of a time in range.
+func timeLen(t time.Time) int {
+	n := len("2006-01-02T15:04:05Z")
+	if fraction := t.Nanosecond(); fraction != 0 {
+		n += len(".000000000")
+		for ; fraction%10 == 0; fraction /= 10 {
+			n--
+		}
+	}
+	return n
+}
+
 // parseTime reads an RFC 3339 time. Package time does not take the lower-case t and
 // z that the RFC allows, and takes what the RFC does not: hours of one digit, a
 // comma before the fraction, a zone of a day and more.
 func parseTime(s string) (time.Time, error) {
-	if strings.ContainsAny(s, "tz") {
-		s = strings.ToUpper(s)
-	}
-	if !isRFC3339(s) {
+	const dateTime, zone = "2006-01-02T15:04:05", "+07:00"
+	if len(s) <= len(dateTime) || s[4] != '-' || s[7] != '-' || s[10]|0x20 != 't' || s[13] != ':' || s[16] != ':' {
 		return time.Time{}, errTime
 	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
+	century, year, month, day := twoDigits(s), twoDigits(s[2:]), twoDigits(s[5:]), twoDigits(s[8:])
+	hour, minute, second := twoDigits(s[11:]), twoDigits(s[14:]), twoDigits(s[17:])
+	if century|year|month|day < 0 || month < 1 || month > 12 ||
+		hour|minute|second < 0 || hour > 23 || minute > 59 || second > 59 {
 		return time.Time{}, errTime
 	}
-	return t.UTC(), nil
-}
 
-// isRFC3339 checks the form and leaves it to package time whether the day exists.
-func isRFC3339(s string) bool {
-	const dateTime, zone = "0000-00-00T00:00:00", "00:00"
-	if !hasForm(s, dateTime) {
-		return false
-	}
 	s = s[len(dateTime):]
-	if strings.HasPrefix(s, ".") {
-		rest := strings.TrimLeft(s[1:], "0123456789")
-		if len(rest) == len(s)-1 {
-			return false
+	nanosecond := 0
+	if s[0] == '.' {
+		digits := 1
+		for unit := 100_000_000; digits < len(s) && '0' <= s[digits] && s[digits] <= '9'; unit /= 10 {
+			nanosecond += int(s[digits]-'0') * unit // what is smaller than one is cut off
+			digits++
 		}
-		s = rest
+		if digits == 1 {
+			return time.Time{}, errTime
+		}
+		s = s[digits:]
 	}
-	if s == "Z" {
-		return true
+
+	offset := 0
+	switch {
+	case s == "Z" || s == "z":
+	case len(s) == len(zone) && (s[0] == '+' || s[0] == '-') && s[3] == ':':
+		hours, minutes := twoDigits(s[1:]), twoDigits(s[4:])
+		if hours|minutes < 0 || hours > 23 || minutes > 59 {
+			return time.Time{}, errTime
+		}
+		if offset = (hours*60 + minutes) * 60; s[0] == '-' {
+			offset = -offset
+		}
+	default:
+		return time.Time{}, errTime
 	}
-	return len(s) == 1+len(zone) && (s[0] == '+' || s[0] == '-') && hasForm(s[1:], zone) && s[1:3] < "24"
+
+	t := time.Date(century*100+year, time.Month(month), day, hour, minute, second, nanosecond, time.UTC)
+	if t.Day() != day {
+		return time.Time{}, errTime // there is no such day in the month
+	}
+	return t.Add(-time.Duration(offset) * time.Second), nil
 }
 
-// hasForm reports whether s begins as form does, in which a 0 is any digit.
-func hasForm(s, form string) bool {
-	if len(s) < len(form) {
-		return false
+// twoDigits returns the number that s begins with, or -1.
+func twoDigits(s string) int {
+	tens, ones := s[0]-'0', s[1]-'0'
+	if tens > 9 || ones > 9 {
+		return -1
 	}
-	for i := range len(form) {
-		if form[i] == '0' && (s[i] < '0' || s[i] > '9') || form[i] != '0' && s[i] != form[i] {
-			return false
-		}
-	}
-	return true
+	return int(tens)*10 + int(ones)
 }

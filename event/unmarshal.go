@@ -150,8 +150,8 @@ func setAside(p *[]byte, name string, value []byte) error {
 }
 
 func (u *unmarshaler) attribute(name string, value []byte) error {
-	index, err := u.claim(name)
-	if err != nil {
+	index := attributeIndex(name)
+	if err := u.claim(index, name); err != nil {
 		return err
 	}
 	switch c := value[0]; {
@@ -163,27 +163,26 @@ func (u *unmarshaler) attribute(name string, value []byte) error {
 		if index >= 0 {
 			return u.set(index, string(text))
 		}
-		u.extend(name, string(text))
+		return u.extend(name, string(text))
 	case c == 'n':
 		if index < 0 {
-			u.extend(name, nil) // remembers that it occurred
+			return u.extend(name, nil) // remembers that it occurred
 		}
+		return nil
 	case index >= 0:
 		return invalid(name, "is not a string")
 	case c == 't':
-		u.extend(name, true)
+		return u.extend(name, true)
 	case c == 'f':
-		u.extend(name, false)
+		return u.extend(name, false)
 	case c == '{' || c == '[':
 		return invalid(name, "is an object or an array")
-	default:
-		n, err := strconv.ParseInt(string(value), 10, 32)
-		if err != nil {
-			return invalid(name, "is a number other than an integer in the range of int32")
-		}
-		u.extend(name, int32(n))
 	}
-	return nil
+	n, err := strconv.ParseInt(string(value), 10, 32)
+	if err != nil {
+		return invalid(name, "is a number other than an integer in the range of int32")
+	}
+	return u.extend(name, int32(n))
 }
 
 // payload returns the event's data, and whether it came as base64.

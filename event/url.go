@@ -10,16 +10,17 @@ import (
 // hold a password, in the error's text [SEC-2].
 var errURL = errors.New("is not a URI-reference")
 
-// parseURL is url.Parse, by value and without allocation when s is plain.
-func parseURL(s string) (url.URL, error) {
-	if u := splitPlain(s); plain(&u) {
-		return u, nil
+// parseURL is url.Parse, into a zero URL and without allocation when s is plain.
+func parseURL(s string, u *url.URL) error {
+	if splitPlain(s, u); plain(u) {
+		return nil
 	}
-	u, err := url.Parse(s)
+	parsed, err := url.Parse(s)
 	if err != nil {
-		return url.URL{}, errURL
+		return errURL
 	}
-	return *u, nil
+	*u = *parsed
+	return nil
 }
 
 // plain reports whether u is one of the forms
@@ -40,38 +41,37 @@ func plain(u *url.URL) bool {
 	}
 	switch {
 	case u.Opaque != "":
-		return u.Scheme != "" && u.Host == "" && u.Path == "" && u.Opaque[0] != '/' && plainText(u.Opaque, "/:")
+		return u.Scheme != "" && u.Host == "" && u.Path == "" && u.Opaque[0] != '/' && only(u.Opaque, unreserved|slash|colon)
 	case u.Host != "":
 		host, port, hasPort := strings.Cut(u.Host, ":")
-		return host != "" && plainText(host, "") && (!hasPort || digits(port)) &&
-			(u.Path == "" || u.Path[0] == '/') && plainText(u.Path, "/")
+		return host != "" && only(host, unreserved) && (!hasPort || digits(port)) &&
+			(u.Path == "" || u.Path[0] == '/') && only(u.Path, unreserved|slash)
 	default:
-		return u.Scheme == "" && u.Path != "" && !strings.HasPrefix(u.Path, "//") && plainText(u.Path, "/")
+		return u.Scheme == "" && u.Path != "" && !strings.HasPrefix(u.Path, "//") && only(u.Path, unreserved|slash)
 	}
 }
 
 // splitPlain takes s apart. If the result is plain, url.Parse would return it too.
-func splitPlain(s string) (u url.URL) {
+func splitPlain(s string, u *url.URL) {
 	rest := s
 	if i := strings.IndexByte(s, ':'); i > 0 && plainScheme(s[:i]) {
 		u.Scheme, rest = s[:i], s[i+1:]
 		if !strings.HasPrefix(rest, "/") {
 			u.Opaque = rest
-			return u
+			return
 		}
 	}
 	if !strings.HasPrefix(rest, "//") {
 		u.Path = rest
-		return u
+		return
 	}
-	u.Host = rest[2:]
-	if i := strings.IndexByte(u.Host, '/'); i >= 0 {
-		u.Host, u.Path = u.Host[:i], u.Host[i:]
+	host, path := rest[2:], ""
+	if i := strings.IndexByte(host, '/'); i >= 0 {
+		host, path = host[:i], host[i:]
 	}
-	if u.Host == "" {
-		return url.URL{} // a path of its own kind: "///a"
+	if host != "" { // "///a" is a path of its own kind
+		u.Host, u.Path = host, path
 	}
-	return u
 }
 
 // appendPlain appends what u.String would return. u must be plain.
@@ -111,21 +111,10 @@ func plainScheme(s string) bool {
 	return s != ""
 }
 
-// plainText reports whether s has only characters that RFC 3986 calls unreserved,
-// and those in also.
-func plainText(s, also string) bool {
-	for i := range len(s) {
-		if !unreserved[s[i]] && strings.IndexByte(also, s[i]) < 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // uriText reports whether s has only characters that a URI may have, as they are
 // or as part of an escape.
 func uriText(s string) bool {
-	return plainText(s, "%:/?#[]@!$&'()*+,;=")
+	return only(s, unreserved|slash|colon|plus|reserved)
 }
 
 func digits(s string) bool {
@@ -136,10 +125,3 @@ func digits(s string) bool {
 	}
 	return s != ""
 }
-
-var unreserved = func() (t [256]bool) {
-	for _, c := range []byte("-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		t[c] = true
-	}
-	return t
-}()
