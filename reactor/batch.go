@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -62,11 +63,11 @@ func (r *run[T]) batching() {
 	for {
 		b, err := r.collect()
 		if err != nil {
+			r.end(err, nil, false)
 			for _, t := range b.tasks {
 				r.release(t)
 				r.drop(t)
 			}
-			r.end(err, nil, false)
 			return
 		}
 		r.begin()
@@ -87,7 +88,7 @@ func (r *run[T]) collect() (*batch[T], error) {
 	r.mu.Lock()
 	r.collecting = true
 	r.mu.Unlock()
-	b.tasks = append(b.tasks, r.takeFor(first, &b.handling))
+	b.tasks = append(b.tasks, r.take(first))
 	open := r.control.gate.state.Load().open
 	if open == nil {
 		return b, nil // paused just now
@@ -98,7 +99,7 @@ func (r *run[T]) collect() (*batch[T], error) {
 		d, err := r.src.Receive(enough)
 		switch {
 		case err == nil:
-			b.tasks = append(b.tasks, r.takeFor(d, &b.handling))
+			b.tasks = append(b.tasks, r.take(d))
 		case enough.Err() != nil && r.receiving.Err() == nil:
 			return b, nil
 		default:
@@ -121,6 +122,9 @@ func (r *run[T]) handleBatch(b *batch[T]) (goOn bool) {
 		for _, t := range b.tasks {
 			r.release(t)
 		}
+		return true
+	}
+	if r.sift(b); len(b.tasks) == 0 {
 		return true
 	}
 	deliveries := make([]*Delivery[T], len(b.tasks))
@@ -173,6 +177,19 @@ func (r *run[T]) handleBatch(b *batch[T]) (goOn bool) {
 		return o, s
 	})
 	return true
+}
+
+// sift takes out of a batch what was lost while it was collected. From now on a
+// loss ends the handler's context.
+func (r *run[T]) sift(b *batch[T]) {
+	b.tasks = slices.DeleteFunc(b.tasks, func(t *task[T]) bool {
+		t.batch.Store(&b.handling) // before the look, so that no loss goes unseen
+		if !t.lost() {
+			return false
+		}
+		r.drop(t)
+		return true
+	})
 }
 
 // settleAll settles each task of a batch. A drain has one grace for all.

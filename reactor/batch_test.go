@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,6 +185,7 @@ func TestBatchSettlesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newFake(10 * time.Second)
 		added := src.add("1", "2", "3")
+		var told []string
 		r := startBatch(t, src, func(ctx context.Context, batch []*reactor.Delivery[string]) error {
 			if err := batch[1].Reject(ctx, "bad"); err != nil {
 				t.Errorf("Reject returned %v", err)
@@ -196,9 +195,16 @@ func TestBatchSettlesItself(t *testing.T) {
 				t.Errorf("the context ended with %v", context.Cause(ctx))
 			}
 			return errBoom
-		}, &reactor.Options[string]{BatchSize: 3})
+		}, &reactor.Options[string]{BatchSize: 3, Observer: &reactor.Observer[string]{
+			Settled: func(v string, _ reactor.Info, s reactor.Settlement) {
+				told = append(told, fmt.Sprint(v, " ", s.Outcome.Result, " ", s.Err))
+			},
+		}})
 		time.Sleep(2 * time.Minute)
 		r.drain(t)
+		if diff := cmp.Diff([]string{"1 retried <nil>", "3 retried <nil>"}, told); diff != "" {
+			t.Errorf("the observer was told of (-want +got):\n%s", diff)
+		}
 		checkResult(t, reactor.Retried, added[0], added[2])
 		checkResult(t, reactor.Rejected, added[1])
 		if n := len(added[1].tried(time.Now())); n != 1 {
@@ -207,101 +213,6 @@ func TestBatchSettlesItself(t *testing.T) {
 		if n := len(added[0].extended(time.Now())); n != 11 {
 			t.Errorf("a delivery was extended %d times in 58s, want 11", n)
 		}
-	})
-}
-
-// TestBatchPanic holds RunBatch to a handler that panics, or ends its goroutine:
-// the batch is retried, and the others are drained [RUN-6].
-func TestBatchPanic(t *testing.T) {
-	for name, quit := range map[string]func(){
-		"panic":  func() { explode(errBoom) },
-		"goexit": runtime.Goexit,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := newFake(time.Minute)
-				slow := src.add("slow", "slow")
-				bad := src.add("bad", "bad")
-				began := time.Now()
-				r := startBatch(t, src, func(_ context.Context, batch []*reactor.Delivery[string]) error {
-					if batch[0].Value == "bad" {
-						time.Sleep(time.Second)
-						quit()
-					}
-					time.Sleep(10 * time.Second)
-					return nil
-				}, &reactor.Options[string]{Concurrency: 2, BatchSize: 2})
-				r.wait()
-				p, ok := r.panic.(*reactor.PanicError)
-				if name == "panic" && (!ok || !strings.Contains(string(p.Stack), "reactor_test.explode")) {
-					t.Errorf("RunBatch panicked with %v, want a *PanicError with the handler's stack", r.panic)
-				}
-				if name == "goexit" && !r.quit {
-					t.Errorf("RunBatch returned %v, want its goroutine ended", r.err)
-				}
-				checkResult(t, reactor.Acked, slow...)
-				checkResult(t, reactor.Retried, bad...)
-				src.checkClosed(t, began.Add(10*time.Second))
-			})
-		})
-	}
-}
-
-// TestBatchEndsWhileCollecting holds RunBatch to releasing what it has of a batch
-// when it is told to stop, or the source ends [RUN-3, RUN-8].
-func TestBatchEndsWhileCollecting(t *testing.T) {
-	gone := errors.New("gone")
-	for _, want := range []error{nil, gone} {
-		t.Run(fmt.Sprint(want), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := newFake(10 * time.Second)
-				added := src.add("1", "2")
-				r := startBatch(t, src, func(context.Context, []*reactor.Delivery[string]) error {
-					t.Error("the handler was called")
-					return nil
-				}, &reactor.Options[string]{BatchSize: 3, BatchWait: time.Hour})
-				time.Sleep(time.Minute)
-				checkResult(t, 0, added...)
-				if n := len(added[0].extended(time.Now())); n < 11 {
-					t.Errorf("a delivery was extended %d times in a minute, want 11", n)
-				}
-				if want != nil {
-					src.end(want)
-				} else {
-					r.stop()
-				}
-				synctest.Wait()
-				src.checkClosed(t, time.Now())
-				if err := r.wait(); !errors.Is(err, want) {
-					t.Errorf("RunBatch returned %v, want %v", err, want)
-				}
-				checkResult(t, reactor.Released, added...)
-			})
-		})
-	}
-}
-
-// TestBatchDrainTimeout holds RunBatch to cutting its handlers off, and to what
-// becomes of what they fail then [RUN-3].
-func TestBatchDrainTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := newFake(time.Minute)
-		added := src.add("1", "2", "3")
-		began := time.Now()
-		var cause error
-		r := startBatch(t, src, func(ctx context.Context, _ []*reactor.Delivery[string]) error {
-			<-ctx.Done()
-			cause = context.Cause(ctx)
-			return &reactor.BatchError{Errors: []error{nil, ctx.Err(), reactor.Reject(ctx.Err())}}
-		}, &reactor.Options[string]{BatchSize: 3, DrainTimeout: 5 * time.Second})
-		synctest.Wait()
-		r.drain(t)
-		if !errors.Is(cause, reactor.ErrDrainTimeout) {
-			t.Errorf("the handler was cut off by %v, want ErrDrainTimeout", cause)
-		}
-		src.checkClosed(t, began.Add(5*time.Second))
-		checkResult(t, reactor.Acked, added[0])
-		checkResult(t, reactor.Released, added[1], added[2])
 	})
 }
 
@@ -333,89 +244,46 @@ func TestBatchLost(t *testing.T) {
 	})
 }
 
-// TestBatchSettleHangs holds RunBatch to one grace for a batch that is late, not
-// one for each of its deliveries.
-func TestBatchSettleHangs(t *testing.T) {
-	for name, end := range map[string]func(){
-		"returns": func() {},
-		"panics":  func() { panic("boom") },
-		"exits":   runtime.Goexit,
-	} {
+// TestBatchLostWhileCollecting holds RunBatch to leaving out of a batch what was
+// lost before there was enough, and to a context that is none the worse for it.
+func TestBatchLostWhileCollecting(t *testing.T) {
+	lost := func(context.Context, int) error { return reactor.ErrLost }
+	for name, values := range map[string][]string{"others": {"1", "lost", "3"}, "none": {"lost", "lost"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBroker(0)
-				for i := range 100 {
-					b.publish(fmt.Sprint(i))
+				src := newFake(10 * time.Second)
+				var kept []*settler
+				var want, got []string
+				for _, v := range values {
+					s := &settler{value: v}
+					if v == "lost" {
+						s.onBeat = lost
+					} else {
+						kept, want = append(kept, s), append(want, v)
+					}
+					src.put(s)
 				}
-				b.hang()
-				r := startBatch(t, b, func(context.Context, []*reactor.Delivery[string]) error {
-					time.Sleep(time.Minute)
-					end()
+				var ended error
+				opts := &reactor.Options[string]{BatchSize: 10, BatchWait: 8 * time.Second}
+				r := startBatch(t, src, func(ctx context.Context, batch []*reactor.Delivery[string]) error {
+					for _, d := range batch {
+						got = append(got, d.Value)
+					}
+					ended = context.Cause(ctx)
 					return nil
-				}, &reactor.Options[string]{DrainTimeout: 10 * time.Second})
-				synctest.Wait()
-				began := time.Now()
-				r.stop()
-				<-r.ended
-				if took := time.Since(began); took > 70*time.Second {
-					t.Errorf("RunBatch drained for %v, want a minute, and a short grace", took)
+				}, opts)
+				time.Sleep(time.Minute)
+				r.drain(t)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("the handler was called with (-want +got):\n%s", diff)
 				}
-				if r.err != nil || (r.panic != nil) != (name == "panics") || r.quit != (name == "exits") {
-					t.Errorf("RunBatch returned %v, panicked with %v, exited: %v", r.err, r.panic, r.quit)
+				if ended != nil {
+					t.Errorf("the handler's context had ended: %v", ended)
 				}
+				checkResult(t, reactor.Acked, kept...)
 			})
 		})
 	}
-}
-
-// TestBatchPaused holds a Reactor to giving back what it has of a batch when it
-// is paused.
-func TestBatchPaused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := newFake(10 * time.Second)
-		var mu sync.Mutex
-		var handled []string
-		react := reactor.NewBatch("r", opens(src), func(_ context.Context, batch []*reactor.Delivery[string]) error {
-			mu.Lock()
-			defer mu.Unlock()
-			handled = append(handled, valuesOf(batch))
-			return nil
-		}, &reactor.Options[string]{BatchSize: 3, BatchWait: time.Minute})
-		r := startFunc(t, react.Run)
-		early := src.add("1", "2")
-		synctest.Wait()
-		if err := react.Pause(t.Context()); err != nil {
-			t.Errorf("Pause returned %v", err)
-		}
-		synctest.Wait()
-		checkResult(t, reactor.Released, early...)
-		react.Resume()
-		late := src.add("3", "4", "5")
-		synctest.Wait()
-		checkResult(t, reactor.Acked, late...)
-		r.drain(t)
-		if diff := cmp.Diff([]string{"3 4 5"}, handled); diff != "" {
-			t.Errorf("handled (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// TestBatchIdle holds RunBatch to no end by IdleTimeout while it collects.
-func TestBatchIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := newFake(time.Minute)
-		added := src.add("1", "2")
-		began := time.Now()
-		r := startBatch(t, src, func(context.Context, []*reactor.Delivery[string]) error { return nil },
-			&reactor.Options[string]{BatchWait: 10 * time.Second, IdleTimeout: 3 * time.Second})
-		if err := r.wait(); err != nil {
-			t.Errorf("RunBatch returned %v, want nil", err)
-		}
-		if took := time.Since(began); took != 13*time.Second {
-			t.Errorf("RunBatch ended after %v, want 13s", took)
-		}
-		checkResult(t, reactor.Acked, added...)
-	})
 }
 
 // TestBatchOptions holds Run and RunBatch to refusing what is for the other, and

@@ -38,7 +38,7 @@ func Breaker[T any](h Handler[T], failures int, open time.Duration) Handler[T] {
 		_, rejected := errors.AsType[*rejectError](err)
 		_, released := errors.AsType[*releaseError](err)
 		failed = err != nil && !rejected
-		unknown = released
+		unknown = released || err != nil && context.Cause(ctx) == ErrDrainTimeout
 		return err
 	}
 }

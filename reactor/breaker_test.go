@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -338,5 +339,37 @@ func TestBreakerReleaseIsNoSuccess(t *testing.T) {
 			t.Errorf("the handler was called %d times, want twice", calls)
 		}
 		time.Sleep(2 * time.Hour)
+	})
+}
+
+// TestBreakerCutOff does not take for a failure what a drain has cut off.
+func TestBreakerCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cut, calls atomic.Int32
+		cut.Store(1)
+		h := reactor.Breaker(func(ctx context.Context, _ string) error {
+			calls.Add(1)
+			if cut.Load() == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}, 2, time.Hour)
+		react := reactor.New("r", func(context.Context) (reactor.Source[string], error) {
+			src := newFake(10 * time.Minute)
+			src.add("1", "2")
+			return src, nil
+		}, h, &reactor.Options[string]{Concurrency: 2, DrainTimeout: time.Second})
+		r := startFunc(t, react.Run)
+		time.Sleep(time.Second)
+		r.drain(t)
+		cut.Store(0)
+		calls.Store(0)
+		r = startFunc(t, react.Run)
+		time.Sleep(time.Minute)
+		if n := calls.Load(); n != 2 {
+			t.Errorf("%d calls of a reactor that runs again, want 2", n)
+		}
+		r.drain(t)
 	})
 }

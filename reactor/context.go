@@ -20,13 +20,13 @@ type lazyContext struct {
 
 	mu sync.Mutex
 	// Below: under mu.
-	real  *realContext
-	cause error
+	real *realContext // nil: nobody has looked, and it has no cause of its own
 }
 
 type realContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
+	context.Context // nil: nobody has looked
+	cancel          context.CancelCauseFunc
+	cause           error // of a context that ended before anybody looked
 }
 
 // The states of a lazyContext, which are final but for the first. In the second
@@ -50,13 +50,17 @@ func (c *lazyContext) end(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state.CompareAndSwap(unseen, endedUnseen) {
-		if c.cause = cause; c.parent.Err() != nil {
-			c.cause = context.Cause(c.parent)
+		if c.parent.Err() != nil {
+			cause = context.Cause(c.parent)
 		}
-	} else if c.real != nil {
+		c.real = &realContext{cause: cause}
+	} else if c.looked() {
 		c.real.cancel(cause)
 	}
 }
+
+// looked reports whether there is a real context. c.mu is held.
+func (c *lazyContext) looked() bool { return c.real != nil && c.real.Context != nil }
 
 // endedBy reports whether the context was ended with that cause.
 func (c *lazyContext) endedBy(cause error) bool {
@@ -65,28 +69,31 @@ func (c *lazyContext) endedBy(cause error) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.real != nil {
+	if c.looked() {
 		return context.Cause(c.real) == cause
 	}
-	return c.cause == cause
+	return c.real != nil && c.real.cause == cause
 }
 
 func (c *lazyContext) actual() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.real == nil {
-		parent := c.parent
-		ended := !c.state.CompareAndSwap(unseen, seen)
-		if ended && c.cause != nil {
-			parent = context.WithoutCancel(parent) // whose cause would come first
-		}
-		ctx, cancel := context.WithCancelCause(parent)
-		c.real = &realContext{ctx, cancel}
-		if ended {
-			cancel(c.cause)
-		}
+	if c.looked() {
+		return c.real.Context
 	}
-	return c.real.Context
+	parent := c.parent
+	var cause error
+	ended := !c.state.CompareAndSwap(unseen, seen)
+	if c.real != nil {
+		cause = c.real.cause
+		parent = context.WithoutCancel(parent) // whose cause would come first
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	c.real = &realContext{Context: ctx, cancel: cancel}
+	if ended {
+		cancel(cause)
+	}
+	return ctx
 }
 
 func (c *lazyContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }

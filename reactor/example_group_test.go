@@ -48,17 +48,23 @@ func ExampleGroup() {
 func ExampleReactor_Pause() {
 	src := &orders{ids: make(chan string)}
 	open := func(context.Context) (reactor.Source[string], error) { return src, nil }
-	r := reactor.New("billing", open, func(context.Context, string) error { return nil }, nil)
+	begun := make(chan struct{})
+	r := reactor.New("billing", open, func(context.Context, string) error {
+		begun <- struct{}{}
+		return nil
+	}, nil)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- r.Run(ctx) }()
 	src.ids <- "order 1"
+	<-begun
 
 	// What had begun has ended when Pause returns.
 	fmt.Println(r.Pause(ctx), r.Status().State)
 	r.Resume()
 	src.ids <- "order 2"
+	<-begun
 	cancel()
 	fmt.Println(<-ended, r.Status().State)
 	// Output:

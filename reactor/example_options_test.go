@@ -25,11 +25,15 @@ func ExampleOptions_key() {
 	src := of("ann: buy", "bob: buy", "ann: cancel", "bob: cancel")
 	customer := func(order string) string { return strings.Split(order, ":")[0] }
 	handled := make(chan string, 4)
+	bob := make(chan struct{})
 	err := reactor.Run(context.Background(), quiet{src}, func(_ context.Context, order string) error {
 		if order == "ann: buy" {
-			time.Sleep(50 * time.Millisecond) // holds up ann, not bob
+			<-bob // holds up ann, not bob
 		}
 		handled <- order
+		if order == "bob: cancel" {
+			close(bob)
+		}
 		return nil
 	}, &reactor.Options[string]{Concurrency: 2, Key: customer, IdleTimeout: 100 * time.Millisecond})
 	close(handled)

@@ -38,7 +38,7 @@ func (g *Group) Run(ctx context.Context) error {
 		}
 	}
 	if g.Started != nil && failed.Err() == nil {
-		g.Started()
+		g.started(members)
 	}
 	for _, m := range members {
 		select {
@@ -47,6 +47,18 @@ func (g *Group) Run(ctx context.Context) error {
 		}
 	}
 	return drain(members, g.DrainTimeout)
+}
+
+// started calls Started, and drains the members if that does not return.
+func (g *Group) started(members []*member) {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = drain(members, g.DrainTimeout)
+		}
+	}()
+	g.Started()
+	returned = true
 }
 
 // drain ends the members, one after another, and returns what Run does.

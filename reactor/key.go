@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,15 @@ type lane[T any] struct {
 	waiting []*task[T]
 	busy    bool     // a worker follows it, or it is runnable
 	awaited *awaited // what comes later waits for this
+}
+
+// A turn is what a task is to its lane.
+type turn struct {
+	key     string
+	ackWait time.Duration // that it had when it came; 0: it never times out
+	again   bool          // it is settled, and comes again
+	next    int           // then in that attempt
+	after   time.Duration // and not before that
 }
 
 // An awaited is a value that failed, and comes again.
@@ -123,6 +133,7 @@ func (r *run[T]) keyed() {
 			return
 		}
 		t := r.take(d)
+		t.turn = &turn{}
 		if deadline := d.Deadline(); !deadline.IsZero() {
 			t.ackWait = time.Until(deadline)
 		}
@@ -261,7 +272,7 @@ func (r *run[T]) await(l *lane[T], t *task[T]) {
 	if r.draining {
 		return
 	}
-	a.due, a.patience = r.leases.now()+t.after, t.ackWait
+	a.due, a.patience = r.leases.now()+t.after, min(t.ackWait, math.MaxInt64/4)
 	a.asked = a.due
 	if a.patience == 0 {
 		a.patience = keyPatience
@@ -331,8 +342,10 @@ func (r *run[T]) giveBack() <-chan struct{} {
 		close(done)
 		return done
 	}
+	r.control.gate.shut(done) // also when Resume comes first: what is given back goes before what is new
 	r.workers.Go(func() {
 		defer close(done)
+		defer r.control.gate.reopen(done)
 		r.releaseHeld()
 	})
 	return done

@@ -73,6 +73,19 @@ func TestKeyGoneWhileBusy(t *testing.T) {
 	}
 }
 
+// handledWhile runs with keys, does something once that has come to rest, and returns
+// what was handled within a minute.
+func handledWhile(t *testing.T, b *broker, fates map[string]fate, do func()) []string {
+	t.Helper()
+	j := newJournal()
+	r := start(t, b, byFate(j, fates), &reactor.Options[string]{Key: keyOf, Concurrency: 3})
+	synctest.Wait()
+	do()
+	time.Sleep(time.Minute)
+	r.drain(t)
+	return j.read()
+}
+
 // TestKeyLostInLine holds Run to the order when a value is lost while it waits
 // for its key, and comes again before or after its turn [RUN-2].
 func TestKeyLostInLine(t *testing.T) {
@@ -81,14 +94,10 @@ func TestKeyLostInLine(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(10*time.Second, "a/1", "a/2", "a/3")
 				b.unsequenced = unsequenced
-				j := newJournal()
-				r := start(t, b, byFate(j, map[string]fate{"a/1": takes(20 * time.Second)}),
-					&reactor.Options[string]{Key: keyOf, Concurrency: 3})
-				synctest.Wait()
-				b.lose("a/2")
-				time.Sleep(time.Minute)
-				r.drain(t)
-				if diff := cmp.Diff([]string{"0s a/1 #1", "20s a/2 #2", "20s a/3 #1"}, j.read()); diff != "" {
+				got := handledWhile(t, b, map[string]fate{"a/1": takes(20 * time.Second)}, func() {
+					b.lose("a/2")
+				})
+				if diff := cmp.Diff([]string{"0s a/1 #1", "20s a/2 #2", "20s a/3 #1"}, got); diff != "" {
 					t.Errorf("handled (-want +got):\n%s", diff)
 				}
 				b.checkAll(t, "acked")
@@ -102,14 +111,10 @@ func TestKeyLostInLine(t *testing.T) {
 func TestKeyLostInLineUnnoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(10*time.Second, "a/1", "a/2", "a/3")
-		j := newJournal()
-		r := start(t, b, byFate(j, map[string]fate{"a/1": takes(2 * time.Second)}),
-			&reactor.Options[string]{Key: keyOf, Concurrency: 3})
-		synctest.Wait()
-		b.lose("a/2")
-		time.Sleep(time.Minute)
-		r.drain(t)
-		if diff := cmp.Diff([]string{"0s a/1 #1", "2s a/2 #2", "2s a/3 #1"}, j.read()); diff != "" {
+		got := handledWhile(t, b, map[string]fate{"a/1": takes(2 * time.Second)}, func() {
+			b.lose("a/2")
+		})
+		if diff := cmp.Diff([]string{"0s a/1 #1", "2s a/2 #2", "2s a/3 #1"}, got); diff != "" {
 			t.Errorf("handled (-want +got):\n%s", diff)
 		}
 		b.checkAll(t, "acked")
@@ -125,16 +130,12 @@ func TestKeyFromAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := newJournal()
-		r := start(t, b, byFate(j, map[string]fate{"a/2": takes(5 * time.Second)}),
-			&reactor.Options[string]{Key: keyOf, Concurrency: 3})
-		synctest.Wait()
-		if err := d.Release(t.Context()); err != nil {
-			t.Errorf("Release returned %v", err)
-		}
-		time.Sleep(time.Minute)
-		r.drain(t)
-		if diff := cmp.Diff([]string{"0s a/2 #1", "5s a/1 #1", "5s a/3 #1"}, j.read()); diff != "" {
+		got := handledWhile(t, b, map[string]fate{"a/2": takes(5 * time.Second)}, func() {
+			if err := d.Release(t.Context()); err != nil {
+				t.Errorf("Release returned %v", err)
+			}
+		})
+		if diff := cmp.Diff([]string{"0s a/2 #1", "5s a/1 #1", "5s a/3 #1"}, got); diff != "" {
 			t.Errorf("handled (-want +got):\n%s", diff)
 		}
 	})
@@ -146,14 +147,10 @@ func TestKeyLostInLineAndGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(10*time.Second, "a/1", "a/2", "a/3")
 		b.letters[1].gone = true
-		j := newJournal()
-		r := start(t, b, byFate(j, map[string]fate{"a/1": takes(20 * time.Second)}),
-			&reactor.Options[string]{Key: keyOf, Concurrency: 3})
-		synctest.Wait()
-		b.lose("a/2")
-		time.Sleep(time.Minute)
-		r.drain(t)
-		if diff := cmp.Diff([]string{"0s a/1 #1", "30s a/3 #1"}, j.read()); diff != "" {
+		got := handledWhile(t, b, map[string]fate{"a/1": takes(20 * time.Second)}, func() {
+			b.lose("a/2")
+		})
+		if diff := cmp.Diff([]string{"0s a/1 #1", "30s a/3 #1"}, got); diff != "" {
 			t.Errorf("handled (-want +got):\n%s", diff)
 		}
 	})
@@ -167,14 +164,10 @@ func TestKeyLostWhileHandled(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(10*time.Second, "a/1", "a/2")
 				b.unsequenced = unsequenced
-				j := newJournal()
-				r := start(t, b, byFate(j, map[string]fate{"a/1": takes(20 * time.Second)}),
-					&reactor.Options[string]{Key: keyOf, Concurrency: 3})
-				synctest.Wait()
-				b.lose("a/1")
-				time.Sleep(time.Minute)
-				r.drain(t)
-				if diff := cmp.Diff([]string{"0s a/1 #1", "20s a/1 #2", "40s a/2 #1"}, j.read()); diff != "" {
+				got := handledWhile(t, b, map[string]fate{"a/1": takes(20 * time.Second)}, func() {
+					b.lose("a/1")
+				})
+				if diff := cmp.Diff([]string{"0s a/1 #1", "20s a/1 #2", "40s a/2 #1"}, got); diff != "" {
 					t.Errorf("handled (-want +got):\n%s", diff)
 				}
 				b.checkAll(t, "acked")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -222,5 +223,83 @@ func TestKeyWhileNothingIsReceived(t *testing.T) {
 			t.Errorf("handled (-want +got):\n%s", diff)
 		}
 		b.checkAll(t, "acked")
+	})
+}
+
+// TestKeyFarDeadline has a key wait for its failed value also when deliveries last as
+// long as time does.
+func TestKeyFarDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(math.MaxInt64, "a/1", "a/2")
+		var order []string
+		r := start(t, b, func(ctx context.Context, v string) error {
+			attempt := reactor.InfoFrom(ctx).Attempt
+			order = append(order, fmt.Sprint(v, " ", attempt))
+			if v == "a/1" && attempt == 1 {
+				return errBoom
+			}
+			return nil
+		}, &reactor.Options[string]{Concurrency: 2, Key: keyOf})
+		time.Sleep(time.Minute)
+		r.drain(t)
+		if want := []string{"a/1 1", "a/1 2", "a/2 1"}; !slices.Equal(order, want) {
+			t.Errorf("handled in the order %q, want %q", order, want)
+		}
+	})
+}
+
+// A slowBroker takes its time to take back.
+type slowBroker struct {
+	*broker
+	delay time.Duration
+}
+
+func (b slowBroker) Receive(ctx context.Context) (*reactor.Delivery[string], error) {
+	d, err := b.broker.Receive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return reactor.NewDelivery(d.Value, d.Info, d.Deadline(), slowSettler{d, b.delay}), nil
+}
+
+type slowSettler struct {
+	*reactor.Delivery[string]
+	delay time.Duration
+}
+
+func (s slowSettler) Settle(ctx context.Context, o reactor.Outcome) error {
+	if o.Result == reactor.Released {
+		time.Sleep(s.delay)
+	}
+	return s.Delivery.Settle(ctx, o)
+}
+
+// TestKeyResumedEarly resumes a reactor that still gives back what waited for its
+// key: nothing newer of the key is received before.
+func TestKeyResumedEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := slowBroker{newBroker(0, "a/1", "a/2", "a/3"), 100 * time.Millisecond}
+		var order []string
+		react := reactor.New("r", opens(b), func(_ context.Context, v string) error {
+			order = append(order, v)
+			if v == "a/1" {
+				time.Sleep(50 * time.Millisecond)
+			}
+			return nil
+		}, &reactor.Options[string]{Concurrency: 2, Key: keyOf})
+		r := startFunc(t, react.Run)
+		time.Sleep(time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)
+		defer cancel()
+		if err := react.Pause(ctx); err == nil {
+			t.Error("Pause returned before it has given back what waits")
+		}
+		react.Resume()
+		b.publish("a/4", "a/5")
+		time.Sleep(time.Minute)
+		r.drain(t)
+		if want := []string{"a/1", "a/2", "a/3", "a/4", "a/5"}; !slices.Equal(order, want) {
+			t.Errorf("handled in the order %q, want %q", order, want)
+		}
 	})
 }

@@ -25,6 +25,8 @@ type leases struct {
 	live   lease // the first and the last are its neighbours; itself none
 	timer  *time.Timer
 	due    time.Duration // when timer fires; 0: it is not set
+	seen   time.Duration // what the clock said last
+	span   time.Duration // how long the lease lasted that was added then
 	closed bool
 }
 
@@ -55,9 +57,19 @@ func (s *leases) add(l *lease, h holder, deadline time.Time) {
 		return
 	}
 	l.holder = h
-	l.begin(s.now(), deadline.Sub(s.base))
+	end := deadline.Sub(s.base)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A look at the clock is dear. Without, a lease is due when half of its time
+	// since the last look is over, which is no later than it has to be, and early
+	// as if it lasted as long as that one.
+	if l.begin(s.seen, end); s.due == 0 || l.due < s.due {
+		s.seen = s.now()
+		s.span = end - s.seen
+		l.begin(s.seen, end)
+	} else {
+		l.early = min(l.due, end-s.span*2/3)
+	}
 	if s.live.after == nil {
 		s.live.before, s.live.after = &s.live, &s.live
 	}
@@ -126,7 +138,7 @@ func (s *leases) sweep() (lost []*lease) {
 	}
 	now := s.now()
 	var next time.Duration
-	s.due = 0
+	s.due, s.seen = 0, now
 	for l := s.live.after; l != &s.live && l != nil; l = l.after {
 		switch {
 		case l.done:

@@ -48,8 +48,9 @@ type Reactor struct {
 	mu sync.Mutex
 	// Below: under mu.
 	status  Status
-	paused  bool     // Pause was called last, not Resume
-	untold  []Status // to observe
+	paused  bool          // Pause was called last, not Resume
+	resumed chan struct{} // is closed by Resume; nil: it is not paused
+	untold  []Status      // to observe
 	telling bool
 }
 
@@ -128,11 +129,15 @@ func (r *Reactor) runOpened(ctx context.Context, opened func()) error {
 	return err
 }
 
-// Pause stops receiving and waits until no handler runs; if ctx ends first it
-// is paused, too. A reactor that does not run will start paused.
+// Pause stops receiving and waits until no handler runs; if ctx ends first, or
+// Resume is called, it fails. A reactor that does not run will start paused.
 func (r *Reactor) Pause(ctx context.Context) error {
 	r.mu.Lock()
 	r.paused = true
+	if r.resumed == nil {
+		r.resumed = make(chan struct{})
+	}
+	resumed := r.resumed
 	r.control.gate.shut(r)
 	r.mu.Unlock()
 	r.become(Paused, nil)
@@ -143,6 +148,8 @@ func (r *Reactor) Pause(ctx context.Context) error {
 	for _, done := range []<-chan struct{}{run.giveBack(), run.quiet()} {
 		select {
 		case <-done:
+		case <-resumed:
+			return fmt.Errorf("reactor %q was resumed while handlers ran", r.name)
 		case <-ctx.Done():
 			return fmt.Errorf("reactor %q is paused, and handlers run: %w", r.name, ctx.Err())
 		}
@@ -150,10 +157,14 @@ func (r *Reactor) Pause(ctx context.Context) error {
 	return nil
 }
 
-// Resume ends a pause.
+// Resume ends a pause. What is being given back comes first [RUN-2].
 func (r *Reactor) Resume() {
 	r.mu.Lock()
 	r.paused = false
+	if r.resumed != nil {
+		close(r.resumed)
+		r.resumed = nil
+	}
 	r.control.gate.reopen(r)
 	r.mu.Unlock()
 	r.become(Running, nil)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 )
 
@@ -41,20 +40,31 @@ func Limit[T any](h Handler[T], interval time.Duration, burst int) Handler[T] {
 	mustBePositive("Limit", "interval", interval)
 	mustBePositive("Limit", "burst", burst)
 	spare := interval * time.Duration(min(int64(burst-1), math.MaxInt64/int64(interval))) // without overflow
-	var mu sync.Mutex
-	var last time.Time // the turn of the last call
-	turn := func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		// With nobody here for long, burst turns were saved.
-		last = last.Add(interval)
-		if saved := time.Now().Add(-spare); last.Before(saved) {
-			last = saved
+	// Who fills next waits for the next turn, and last, that of the last call, is its.
+	next := make(chan struct{}, 1)
+	var last time.Time
+	turn := func(ctx context.Context) error {
+		select {
+		case next <- struct{}{}:
+		case <-ctx.Done():
+			return errNotHandled
+		case <-stopping(ctx):
+			return errNotHandled
 		}
-		return last
+		defer func() { <-next }()
+		// With nobody here for long, burst turns were saved.
+		at := last.Add(interval)
+		if saved := time.Now().Add(-spare); at.Before(saved) {
+			at = saved
+		}
+		err := waitFor(ctx, time.Until(at))
+		if err == nil {
+			last = at // a wait that was given up takes no turn
+		}
+		return err
 	}
 	return func(ctx context.Context, v T) error {
-		if err := waitFor(ctx, time.Until(turn())); err != nil {
+		if err := turn(ctx); err != nil {
 			return err
 		}
 		return h(ctx, v)
@@ -74,15 +84,21 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	var stopping <-chan struct{}
-	if c := controlFrom(ctx); c != nil {
-		stopping = c.stop().Done()
-	}
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-	case <-stopping:
+	case <-stopping(ctx):
 	}
-	return &releaseError{"reactor: ended before it was handled"}
+	return errNotHandled
 }
+
+// stopping is closed when the Run that a handler's context is of stops receiving.
+func stopping(ctx context.Context) <-chan struct{} {
+	if c := controlFrom(ctx); c != nil {
+		return c.stop().Done()
+	}
+	return nil
+}
+
+var errNotHandled = &releaseError{"reactor: ended before it was handled"}

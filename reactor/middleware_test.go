@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -291,5 +293,50 @@ func TestObserverError(t *testing.T) {
 		if len(got) != 1 || !errors.Is(got[0], errBoom) || !strings.Contains(got[0].Error(), "extend") {
 			t.Errorf("it was told of %v, want the extension that failed", got)
 		}
+	})
+}
+
+// TestLimitGivenUp lets calls give up their wait: they take no turn of those that
+// come later.
+func TestLimitGivenUp(t *testing.T) {
+	t.Run("by a timeout", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBroker(time.Minute, "a", "b")
+			calls := 0
+			h := reactor.Timeout(reactor.Limit(func(context.Context, string) error { calls++; return nil }, 2*time.Second, 1), time.Second)
+			r := start(t, b, h, nil)
+			time.Sleep(time.Hour)
+			r.drain(t)
+			if calls != 2 {
+				t.Errorf("in an hour the handler was called %d times, want 2", calls)
+			}
+		})
+	})
+	t.Run("by a drain", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			var at []time.Duration // under mu
+			began := time.Now()
+			h := reactor.Limit(func(context.Context, string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				at = append(at, time.Since(began))
+				return nil
+			}, time.Minute, 1)
+			react := reactor.New("r", func(context.Context) (reactor.Source[string], error) {
+				src := newFake(10 * time.Minute)
+				src.add("1", "2", "3", "4", "5", "6", "7", "8", "9")
+				return src, nil
+			}, h, &reactor.Options[string]{Concurrency: 8})
+			r := startFunc(t, react.Run)
+			time.Sleep(time.Second)
+			r.drain(t)
+			r = startFunc(t, react.Run)
+			time.Sleep(2*time.Minute + time.Second)
+			r.drain(t)
+			if want := []time.Duration{0, time.Minute, 2 * time.Minute}; !slices.Equal(at, want) {
+				t.Errorf("called after %v, want %v", at, want)
+			}
+		})
 	})
 }

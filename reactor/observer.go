@@ -6,7 +6,7 @@ import (
 )
 
 // An Observer is told what happens, by whoever does it, which waits: several
-// calls at once, and no lock is held. Functions that are nil are left out.
+// calls at once, no lock held, and a panic is not caught. Fields may be nil.
 type Observer[T any] struct {
 	Received  func(v T, info Info)               // before the handler
 	Settled   func(v T, info Info, s Settlement) // after each try to settle [RUN-9]

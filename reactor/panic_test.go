@@ -3,6 +3,7 @@ package reactor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -190,5 +191,40 @@ func TestRecoverReturns(t *testing.T) {
 		if got := h(t.Context(), 0); got != want {
 			t.Errorf("Recover(h) returned %v, want %v", got, want)
 		}
+	}
+}
+
+type panicsError struct{}
+
+func (panicsError) Error() string { panic("no text") }
+
+// TestOutcomePanics takes a panic of a handler's error, or of Backoff, as one of the
+// handler [RUN-6].
+func TestOutcomePanics(t *testing.T) {
+	backoff := func(int) time.Duration { panic("no delay") }
+	for _, tt := range []struct {
+		name string
+		err  error
+		opts reactor.Options[string]
+		want string
+	}{
+		{"error", panicsError{}, reactor.Options[string]{}, "no text"},
+		{"rejected error", reactor.Reject(panicsError{}), reactor.Options[string]{}, "no text"},
+		{"backoff", errBoom, reactor.Options[string]{Backoff: backoff}, "no delay"},
+		{"keyed", errBoom, reactor.Options[string]{Backoff: backoff, Concurrency: 2, Key: keyOf}, "no delay"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(time.Minute, "a")
+				r := start(t, b, func(context.Context, string) error { return tt.err }, &tt.opts)
+				r.wait()
+				if p, ok := r.panic.(*reactor.PanicError); !ok || p.Value != tt.want {
+					t.Errorf("Run panicked with %v, want %q", r.panic, tt.want)
+				}
+				if h := b.history(); len(h) != 1 || !strings.Contains(fmt.Sprint(h), "retr") {
+					t.Errorf("settled %v, want one retry", h)
+				}
+			})
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,21 +159,27 @@ func (s schedule) run(t *testing.T) []string {
 	for n, p := range s.Published {
 		time.AfterFunc(p.At, func() { c.b.publish(name(n)) })
 	}
+	var resumes atomic.Int64
+	resume := func() {
+		resumes.Add(1)
+		react.Resume()
+	}
 	for _, e := range s.Events {
 		time.AfterFunc(e.At, func() {
 			switch e.What {
 			case "pause":
-				if err := react.Pause(ended); err != nil && !errors.Is(err, context.Canceled) {
+				before := resumes.Load()
+				if err := react.Pause(ended); err != nil && !errors.Is(err, context.Canceled) && resumes.Load() == before {
 					c.problem("Pause returned %v", err)
 				}
 			case "resume":
-				react.Resume()
+				resume()
 			case "lose":
 				c.b.loseIfOut(name(e.N))
 			}
 		})
 	}
-	time.AfterFunc(2*time.Minute, react.Resume)
+	time.AfterFunc(2*time.Minute, resume)
 	time.Sleep(s.Drain)
 	r.stop()
 	if err := r.wait(); err != nil || r.panic != nil {

@@ -66,6 +66,7 @@ type run[T any] struct {
 	receiving, handling, settling, lasting context.Context
 	stop                                   context.CancelFunc
 	cut                                    context.CancelCauseFunc
+	giveUp                                 context.CancelFunc // of settles
 	workers                                sync.WaitGroup
 
 	mu sync.Mutex
@@ -96,7 +97,7 @@ func (r *run[T]) serve(ctx context.Context) error {
 	defer r.stop()
 	lasting, ended := context.WithCancel(context.WithoutCancel(ctx))
 	settling, settled := context.WithCancel(lasting)
-	r.lasting, r.settling = lasting, settling
+	r.lasting, r.settling, r.giveUp = lasting, settling, settled
 	r.handling, r.cut = context.WithCancelCause(lasting)
 	r.leases.ctx, r.leases.base, r.leases.failed = lasting, time.Now(), r.opts.Observer.Error
 	r.control.begin(r.receiving, r)
@@ -110,12 +111,10 @@ func (r *run[T]) serve(ctx context.Context) error {
 	r.draining = true
 	r.mu.Unlock()
 	r.control.drains()
-	drain := time.AfterFunc(r.opts.DrainTimeout, func() { r.cut(ErrDrainTimeout) })
-	grace := time.AfterFunc(max(r.opts.DrainTimeout, r.opts.DrainTimeout+settleGrace), settled) // the sum may overflow
+	drain := time.AfterFunc(r.opts.DrainTimeout, r.cutOff)
 	r.releaseHeld()
 	r.workers.Wait()
 	drain.Stop()
-	grace.Stop()
 	ended()
 	r.leases.close()
 	r.control.end()
@@ -275,8 +274,13 @@ func (r *run[T]) quiet() <-chan struct{} {
 	return c
 }
 
-// cutOff ends the handlers that run, as when DrainTimeout is over.
-func (r *run[T]) cutOff() { r.cut(ErrDrainTimeout) }
+// cutOff ends the handlers that run, as when DrainTimeout is over, and the settles a
+// moment later.
+func (r *run[T]) cutOff() {
+	r.cut(ErrDrainTimeout)
+	grace := time.AfterFunc(settleGrace, r.giveUp)
+	context.AfterFunc(r.lasting, func() { grace.Stop() })
+}
 
 // refuses reports whether nothing that was received may be handled now.
 func (r *run[T]) refuses() bool { return r.receiving.Err() != nil || r.control.gate.closed() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,24 +13,15 @@ import (
 type task[T any] struct {
 	*Delivery[T]
 	lease    lease
-	handling lazyContext  // of its handler
-	settling lazyContext  // of its settle
-	batch    *lazyContext // of the handler of its batch; nil: it is in none
-
-	// Of a Run with keys:
-	key     string
-	ackWait time.Duration // that it had when it came; 0: it never times out
-	again   bool          // it is settled, and comes again
-	next    int           // then in that attempt
-	after   time.Duration // and not before that
+	handling lazyContext                 // of its handler
+	settling lazyContext                 // of its settle
+	batch    atomic.Pointer[lazyContext] // of the handler of its batch, while that has it
+	*turn                                // in a Run with keys; nil: in another
 }
 
 // take makes a task of a delivery, and keeps it alive until the task is dropped.
-func (r *run[T]) take(d *Delivery[T]) *task[T] { return r.takeFor(d, nil) }
-
-// takeFor is take for a batch whose context ends when a delivery is lost.
-func (r *run[T]) takeFor(d *Delivery[T], batch *lazyContext) *task[T] {
-	t := &task[T]{Delivery: d, batch: batch}
+func (r *run[T]) take(d *Delivery[T]) *task[T] {
+	t := &task[T]{Delivery: d}
 	t.handling.parent, t.handling.info, t.handling.run = r.handling, &d.Info, r.control
 	t.settling.parent = r.settling
 	r.leases.add(&t.lease, t, d.Deadline())
@@ -47,8 +39,8 @@ func (r *run[T]) drop(t *task[T]) {
 func (t *task[T]) lose() {
 	t.handling.end(ErrLost)
 	t.settling.end(ErrLost)
-	if t.batch != nil {
-		t.batch.end(ErrLost)
+	if b := t.batch.Load(); b != nil {
+		b.end(ErrLost)
 	}
 }
 
@@ -122,6 +114,11 @@ func (r *run[T]) outcome(info Info, err error) Outcome {
 	if err == nil {
 		return Outcome{Result: Acked}
 	}
+	return r.guarded(info, func() Outcome { return r.failure(info, err) })
+}
+
+// failure is the outcome of an error.
+func (r *run[T]) failure(info Info, err error) Outcome {
 	if r.handling.Err() != nil {
 		return Outcome{Result: Released}
 	}
@@ -134,12 +131,31 @@ func (r *run[T]) outcome(info Info, err error) Outcome {
 	if e, ok := errors.AsType[*retryError](err); ok {
 		return Outcome{Result: Retried, After: min(e.after, MaxRetryDelay), Reason: err.Error()}
 	}
-	return r.retry(info, err.Error())
+	return r.again(info, err.Error())
 }
 
 // retry is the outcome of a failure that says nothing else.
 func (r *run[T]) retry(info Info, reason string) Outcome {
+	return r.guarded(info, func() Outcome { return r.again(info, reason) })
+}
+
+func (r *run[T]) again(info Info, reason string) Outcome {
 	return Outcome{Result: Retried, After: min(r.opts.Backoff(info.Attempt), MaxRetryDelay), Reason: reason}
+}
+
+// guarded takes a panic of what makes an outcome, the error's methods or Backoff, as
+// one of the handler.
+func (r *run[T]) guarded(info Info, outcome func() Outcome) (o Outcome) {
+	var p *PanicError
+	func() {
+		defer recovered(&p)
+		o = outcome()
+	}()
+	if p == nil {
+		return o
+	}
+	r.end(nil, p, false)
+	return Outcome{Result: Retried, After: defaultBackoff(info.Attempt), Reason: p.Error()}
 }
 
 // settle settles t, trying again while its broker cannot and the deadline is
@@ -164,7 +180,9 @@ func (r *run[T]) settleIn(ctx context.Context, t *task[T], o Outcome, s Settleme
 		if s.Err != nil && context.Cause(ctx) == ErrLost && !errors.Is(s.Err, ErrLost) {
 			s.Err = fmt.Errorf("%w: %w", ErrLost, s.Err)
 		}
-		if f := r.opts.Observer.Settled; f != nil {
+		// A handler of a batch may have settled it by itself.
+		own := try == 1 && t.batch.Load() != nil && errors.Is(s.Err, ErrSettled)
+		if f := r.opts.Observer.Settled; f != nil && !own {
 			f(t.Value, t.Info, s)
 		}
 		if s.Err == nil || errors.Is(s.Err, ErrSettled) || errors.Is(s.Err, ErrLost) || ctx.Err() != nil {
@@ -183,11 +201,11 @@ var settleBackoff = Exponential(10*time.Millisecond, time.Second)
 // settled notes what became of a delivery, for those that wait for its next.
 func (r *run[T]) settled(t *task[T], o Outcome, err error) {
 	comes := !t.Info.Last() && o.Result == Retried || o.Result == Released
-	t.next = t.Info.Attempt + 1
+	next := t.Info.Attempt + 1
 	switch {
 	case err == nil:
 		if o.Result == Released {
-			t.next--
+			next--
 		}
 	case errors.Is(err, ErrLost):
 		comes, o.After = !t.Info.Last() || o.Result == Released, 0
@@ -197,7 +215,9 @@ func (r *run[T]) settled(t *task[T], o Outcome, err error) {
 	if !comes {
 		return
 	}
-	t.again, t.after = true, max(o.After, 0)
+	if t.turn != nil {
+		t.again, t.next, t.after = true, next, max(o.After, 0)
+	}
 	if r.opts.IdleTimeout > 0 {
 		r.mu.Lock()
 		if due := time.Now().Add(o.After); r.idle.Before(due) {
