@@ -56,12 +56,13 @@ func (e *DiscardedError) Error() string {
 func CheckEvents(limit int, events ...event.Event) error {
 	for i, e := range events {
 		err := event.Check(e)
-		switch size := 0; {
+		switch most := limit - ReservedSize; {
 		case err != nil:
 			err = fmt.Errorf("%w: %w", ErrInvalid, err)
+		case len(e.DataEncoded) <= most-event.MaxAttributeBytes: // Check bounds the rest
 		default:
-			if size = event.Size(e); size > limit-ReservedSize {
-				err = fmt.Errorf("%w: %d bytes encoded, of %d at most", ErrTooLarge, size, limit-ReservedSize)
+			if size := event.Size(e); size > most {
+				err = fmt.Errorf("%w: %d bytes encoded, of %d at most", ErrTooLarge, size, most)
 			}
 		}
 		if err != nil && len(events) > 1 {

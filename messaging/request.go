@@ -27,9 +27,16 @@ type Requester struct {
 
 	mu sync.Mutex
 	// Below: under mu.
-	waiting map[string]chan<- event.Event // by the token of the request; with room for one
+	waiting map[string]expected // by the token of the request
 	late    uint64
 	last    uint64 // the sequence of the latest reply; 0: there was none
+	again   uint64 // up to this one replies may be delivered again
+}
+
+// An expected reply is one that a Request waits for.
+type expected struct {
+	reply chan<- event.Event // with room for one
+	after uint64             // the latest sequence before the request
 }
 
 // The extensions of a request. A reply has the token alone.
@@ -60,7 +67,7 @@ func NewRequester(ctx context.Context, b Broker) (*Requester, error) {
 			Expires: replyExpires,
 		},
 		done:    make(chan struct{}),
-		waiting: make(map[string]chan<- event.Event),
+		waiting: make(map[string]expected),
 	}
 	src, err := b.Subscribe(ctx, r.sub, nil)
 	if err != nil {
@@ -92,7 +99,7 @@ func (r *Requester) Request(ctx context.Context, ask event.Event) (event.Event, 
 
 	reply := make(chan event.Event, 1)
 	r.mu.Lock()
-	r.waiting[token] = reply
+	r.waiting[token] = expected{reply, r.last}
 	r.mu.Unlock()
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -184,25 +191,31 @@ func (r *Requester) resume(err error) Source {
 	return nil
 }
 
-// next is where a reply begins that has not come yet. Before the first came,
-// all that the log has are such.
+// next is where a reply begins that has not come yet: the latest may have overtaken
+// one. Before the first came, all that the log has are such.
 func (r *Requester) next() Start {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last == 0 {
+	r.again = r.last
+	after := r.last
+	for _, w := range r.waiting {
+		after = min(after, w.after)
+	}
+	if after == 0 {
 		return StartFirst()
 	}
-	return StartFrom(r.last + 1)
+	return StartFrom(after + 1)
 }
 
 // deliver gives a reply to the Request that waits for it.
 func (r *Requester) deliver(ctx context.Context, e event.Event) error {
 	token := tokenOf(e)
 	r.mu.Lock()
-	r.last = max(r.last, reactor.InfoFrom(ctx).Sequence)
-	reply := r.waiting[token]
+	sequence := reactor.InfoFrom(ctx).Sequence
+	r.last = max(r.last, sequence)
+	reply := r.waiting[token].reply
 	delete(r.waiting, token)
-	if reply == nil {
+	if reply == nil && (sequence == 0 || sequence > r.again) {
 		r.late++
 	}
 	r.mu.Unlock()
