@@ -34,25 +34,27 @@ func (b *Broker) Subscriptions(ctx context.Context) ([]messaging.Status, error) 
 // status is the state of the subscription.
 func (c *consumer) status(now time.Time) messaging.Status {
 	c.update(now)
-	s := messaging.Status{Subscription: c.sub, InFlight: len(c.out), Members: len(c.members)}
+	s := messaging.Status{Subscription: c.sub, InFlight: c.out.count, Members: len(c.members)}
 	s.Types = slices.Clone(s.Types)
 	older := func(t time.Time) {
 		if s.Oldest.IsZero() || t.Before(s.Oldest) {
 			s.Oldest = t
 		}
 	}
-	for _, it := range c.out {
+	for it := c.out.first; it != nil; it = it.after {
 		older(it.entry.stored)
 		if it.attempt > 1 {
 			s.Redelivered++
 		}
 	}
-	for seq := max(c.next, c.log.first); seq < c.log.end(); seq++ {
+	c.log.mu.Lock()
+	for seq := max(c.next, c.log.first.Load()); seq < c.log.end.Load(); seq++ {
 		if e := c.log.at(seq); e != nil && c.match.Match(e.typ) {
 			s.Pending++
 			older(e.stored)
 		}
 	}
+	c.log.mu.Unlock()
 	if dead := c.broker.dead[c.sub.Name]; dead != nil && c.sub.DeadLettersOf == "" {
 		s.DeadLetters = uint64(dead.len())
 	}
@@ -67,6 +69,7 @@ func (b *Broker) Seek(ctx context.Context, sub messaging.Subscription, to messag
 		}
 		c.reset()
 		c.next = c.position(to)
+		c.forgetAhead()
 		return nil
 	})
 }
@@ -134,7 +137,7 @@ func (b *Broker) DeleteDeadLetters(ctx context.Context, name string) (discarded 
 	}
 	now := time.Now()
 	discarded = uint64(dead.len() + len(b.raw[name]))
-	for seq := dead.first; seq < dead.end(); seq++ {
+	for seq := dead.first.Load(); seq < dead.end.Load(); seq++ {
 		dead.remove(seq)
 	}
 	delete(b.raw, name)
@@ -159,9 +162,13 @@ func (b *Broker) Undecodable(ctx context.Context, name string) ([]*messaging.Dec
 	}
 	out := make([]*messaging.DecodeError, len(b.raw[name]))
 	for i, bad := range b.raw[name] {
-		clone := *bad
-		clone.Header, clone.Body = cloneHeader(bad.Header), slices.Clone(bad.Body)
-		out[i] = &clone
+		out[i] = cloneRaw(bad)
 	}
 	return out, nil
+}
+
+func cloneRaw(bad *messaging.DecodeError) *messaging.DecodeError {
+	c := *bad
+	c.Header, c.Body = cloneHeader(bad.Header), slices.Clone(bad.Body)
+	return &c
 }

@@ -1,7 +1,6 @@
 package memory_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -27,67 +26,6 @@ func payload(b *testing.B) func() event.Event {
 	}
 }
 
-// rolling makes room for as many events as a benchmark publishes.
-var rolling = &memory.Options{MaxEvents: 1 << 16, DiscardOldest: true, Duplicates: 10 * time.Millisecond}
-
-// BenchmarkPublishHandleAck takes events of 256 bytes from Publish to Ack, one
-// by one and in batches of 100.
-func BenchmarkPublishHandleAck(b *testing.B) {
-	for _, batch := range []int{1, 100} {
-		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
-			broker := memory.New(rolling)
-			src, err := broker.Subscribe(b.Context(), messaging.Subscription{Name: "s"}, nil)
-			want(b, err)
-			next := payload(b)
-			events := make([]event.Event, batch)
-			b.ReportAllocs()
-			for b.Loop() {
-				for i := range events {
-					events[i] = event.Clone(next())
-				}
-				want(b, broker.Publish(b.Context(), events...))
-				for range events {
-					d, err := src.Receive(b.Context())
-					want(b, err)
-					want(b, d.Ack(b.Context()))
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/event")
-		})
-	}
-}
-
-// BenchmarkReact is the same through a reactor, with the publisher beside it.
-func BenchmarkReact(b *testing.B) {
-	for _, concurrency := range []int{1, 16} {
-		b.Run(fmt.Sprintf("concurrency=%d", concurrency), func(b *testing.B) {
-			broker := memory.New(&memory.Options{MaxEvents: b.N + 1, Duplicates: 10 * time.Millisecond})
-			next := payload(b)
-			handled := make(chan struct{}, 1024) // bounds how far the publisher is ahead
-			ctx, stop := context.WithCancel(b.Context())
-			done := make(chan error)
-			sub := messaging.Subscription{Name: "s"}
-			go func() {
-				done <- messaging.React(ctx, broker, sub, func(context.Context, event.Event) error {
-					<-handled
-					return nil
-				}, &messaging.Options{Concurrency: concurrency})
-			}()
-			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
-				handled <- struct{}{}
-				want(b, broker.Publish(b.Context(), next()))
-			}
-			for len(handled) > 0 {
-				runtime.Gosched()
-			}
-			stop()
-			want(b, <-done)
-		})
-	}
-}
-
 // BenchmarkDuplicates is what the deduplication window costs when it holds a
 // million ids: bytes for each, and the longest Publish, which is the first
 // after they have all left the window at once.
@@ -107,11 +45,35 @@ func BenchmarkDuplicates(b *testing.B) {
 		b.ReportMetric(float64(time.Since(began).Nanoseconds())/ids, "ns/publish")
 		b.ReportMetric(float64(heap()-before)/ids, "B/id")
 		b.ReportMetric(float64(longest.Microseconds()), "µs/longest")
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // all have left the window then
 		at := time.Now()
 		want(b, broker.Publish(b.Context(), next()))
 		b.ReportMetric(float64(time.Since(at).Microseconds()), "µs/first-after")
 		runtime.KeepAlive(broker)
+	}
+}
+
+// BenchmarkPublishBeside publishes while subscriptions to other types wait, whose
+// number must not matter.
+func BenchmarkPublishBeside(b *testing.B) {
+	for _, subscriptions := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("subscriptions=%d", subscriptions), func(b *testing.B) {
+			broker := memory.New(&memory.Options{MaxEvents: 1 << 16, DiscardOldest: true, Duplicates: 10 * time.Millisecond})
+			for i := range subscriptions {
+				sub := messaging.Subscription{Name: strconv.Itoa(i), Types: []string{fmt.Sprintf("other%d.*", i)}}
+				src, err := broker.Subscribe(b.Context(), sub, nil)
+				want(b, err)
+				go func() { _, _ = src.Receive(b.Context()) }()
+			}
+			for range 2 * subscriptions {
+				runtime.Gosched()
+			}
+			next := payload(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				want(b, broker.Publish(b.Context(), next()))
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/catchment-events/catchment/event"
 	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/provider/internal/local"
 	"github.com/catchment-events/catchment/reactor"
 )
 
@@ -33,31 +34,33 @@ type consumer struct {
 	mixed   bool    // two members received, or something was released: first attempts have no order [RCV-3]
 
 	next   uint64 // the first sequence that was not looked at
+	ahead  ahead  // what was read from there on
 	missed uint64 // events discarded before that, and not reported yet
-	out    map[uint64]*item
-	queue  queue    // of out, those that wait
-	holds  holdList // of out, those with a member, by deadline
-	turn   uint64   // counts what was put into queue
+	out    itemList
+	queue  local.Queue[*item] // of out, those that wait
+	holds  local.List[*hold]  // of out, those with a member, by deadline
+	turn   uint64             // counts what was put into queue
 
-	waiters   waiterList
-	signalled int         // waiters that were woken and have not come yet
-	starving  int         // waiters that came in vain; others stand in line behind them
-	timer     *time.Timer // wakes a waiter
-	alarm     time.Time   // when it does; zero: it is not set
-	reports   []error     // for the next caller to pass on
+	line    local.Line[*source] // of Receives that wait
+	waiting place               // in the log's list, while there are any
+	reports []error             // for the next caller to pass on
 }
 
 // An item is an event that is out.
 type item struct {
-	entry   *entry
+	entry   entry
 	attempt int
 	reason  string    // of the last failure
 	failed  time.Time // when that was
 	hold    *hold     // nil while it is in the queue
 	due     time.Time
 	turn    uint64
-	dying   int // failed tries to bury it; it is handed to nobody meanwhile
+	dying   int32 // failed tries to bury it; it is handed to nobody meanwhile
 	harm    harm
+
+	out           bool  // of its consumer's: not ended, nor forgotten by a seek
+	before, after *item // in the consumer's out
+	first         hold  // of the first delivery, which for most is the only one
 }
 
 func newConsumer(b *Broker, l *log, sub messaging.Subscription) *consumer {
@@ -65,7 +68,6 @@ func newConsumer(b *Broker, l *log, sub messaging.Subscription) *consumer {
 		broker:  b,
 		log:     l,
 		members: make(map[*source]struct{}),
-		out:     make(map[uint64]*item),
 		left:    time.Now(),
 	}
 	c.configure(sub)
@@ -81,20 +83,27 @@ func (c *consumer) configure(sub messaging.Subscription) {
 		panic(err) // Normalize has let it pass
 	}
 	c.sub, c.match = sub, match
+	c.forgetAhead()
+	if c.waiting.number != 0 {
+		c.log.waiting.push(c) // it was asked about the types before
+	}
 }
 
 // position is the first sequence that a start selects.
 func (c *consumer) position(s messaging.Start) uint64 {
 	if s.New() {
-		return c.log.end()
+		return c.log.end.Load()
 	}
 	if t, ok := s.Time(); ok {
+		// What is being stored has its time already, and may not have its place.
+		c.broker.storing.Lock()
+		defer c.broker.storing.Unlock()
 		return c.log.since(t)
 	}
 	if seq, ok := s.Sequence(); ok {
-		return max(seq, c.log.first) // also one that is yet to come
+		return max(seq, c.log.first.Load()) // also one that is yet to come
 	}
-	return c.log.first
+	return c.log.first.Load()
 }
 
 func (c *consumer) expired(now time.Time) bool {
@@ -111,22 +120,23 @@ func (c *consumer) delete() {
 		delete(c.broker.dead, c.sub.Name)
 	}
 	c.reset()
-	for w := c.waiters.pop(); w != nil; w = c.waiters.pop() {
-		c.signal(w)
-	}
+	c.line.All()
 	c.idle()
 }
 
 // reset forgets every event that is out: holds settle nothing any more.
 func (c *consumer) reset() {
-	c.out = make(map[uint64]*item)
+	for c.out.first != nil {
+		c.out.remove(c.out.first)
+	}
 	c.queue = nil
-	c.holds = holdList{}
+	c.holds = local.List[*hold]{}
 	c.mixed, c.taker = false, nil
 }
 
-// take returns the next item that may be delivered, held by s, or nil.
-func (c *consumer) take(s *source, now time.Time) *item {
+// take returns a hold of s on the next item that may be delivered, or nil. It has no
+// deadline yet.
+func (c *consumer) take(s *source, now time.Time) *hold {
 	c.update(now)
 	c.broker.hostile.shuffle(c, now)
 	var it *item
@@ -140,16 +150,13 @@ func (c *consumer) take(s *source, now time.Time) *item {
 	}
 	c.mixed = c.mixed || c.taker != nil && c.taker != s && !c.taker.closed
 	c.taker = s
-	it.hold = &hold{consumer: c, source: s, item: it}
-	return it
-}
-
-// begin makes an item of an entry that fresh returned.
-func (c *consumer) begin(fresh *entry) *item {
-	it := &item{entry: fresh, attempt: 1}
-	c.out[fresh.seq] = it
-	c.next = fresh.seq + 1
-	return it
+	h := &it.first
+	if h.item != nil {
+		h = new(hold) // somebody may still have that one
+	}
+	h.consumer, h.source, h.item = c, s, it
+	it.hold = h
+	return h
 }
 
 // ready says what take would hand out: the first of the queue, if it is due,
@@ -161,29 +168,16 @@ func (c *consumer) ready(now time.Time) (queued bool, fresh *entry) {
 	return false, c.fresh()
 }
 
-// fresh is the next entry that was not out yet, or nil if there is none or no
-// room for it.
-func (c *consumer) fresh() *entry {
-	if len(c.out) >= c.sub.MaxInFlight {
-		return nil
-	}
-	for c.next = max(c.next, c.log.first); c.next < c.log.end(); c.next++ {
-		if e := c.log.at(c.next); e != nil && c.match.Match(e.typ) {
-			return e
-		}
-	}
-	return nil
-}
-
 // update brings the state up to now: fails the holds that ran out, and tries
 // again to bury what could not be.
 func (c *consumer) update(now time.Time) {
+	c.miss()
 	if c.missed > 0 {
 		c.reports = append(c.reports, &messaging.DiscardedError{Subscription: c.sub.Name, Count: c.missed})
 		c.missed = 0
 	}
-	for h := c.holds.front(); h != nil && !h.deadline.After(now); h = c.holds.front() {
-		c.holds.remove(h)
+	for h := c.holds.Front(); h != nil && !h.deadline.After(now); h = c.holds.Front() {
+		c.holds.Remove(h)
 		c.fail(h.item, h.deadline, 0, fmt.Sprintf("not settled within %v", c.sub.AckWait), now)
 	}
 	for len(c.queue) > 0 && c.queue[0].dying > 0 && !c.queue[0].due.After(now) {
@@ -191,17 +185,17 @@ func (c *consumer) update(now time.Time) {
 	}
 }
 
-// arm gives a taken item its deadline: the delivery begins.
+// arm gives a hold its deadline: the delivery begins.
 func (c *consumer) arm(h *hold, now time.Time) {
 	h.deadline = now.Add(c.sub.AckWait)
-	c.holds.insert(h)
+	c.holds.Insert(h)
 }
 
 // valid returns nil for a hold that can be settled or extended, or else why it
 // cannot.
 func (c *consumer) valid(h *hold, now time.Time) error {
 	c.update(now)
-	if h.item.hold != h || c.out[h.item.entry.seq] != h.item {
+	if !h.holds() {
 		return reactor.ErrLost
 	}
 	return c.broker.hostile.refuses(h)
@@ -214,7 +208,7 @@ func (c *consumer) settle(h *hold, o reactor.Outcome, now time.Time) {
 		h.source = nil // stays until it runs out, also when the member closes
 		return
 	}
-	c.holds.remove(h)
+	c.holds.Remove(h)
 	switch o.Result {
 	case reactor.Acked:
 		c.done(it)
@@ -235,7 +229,7 @@ func (c *consumer) settle(h *hold, o reactor.Outcome, now time.Time) {
 
 // extend moves the deadline of a valid hold, to AckWait after began.
 func (c *consumer) extend(h *hold, began time.Time) time.Time {
-	c.holds.remove(h)
+	c.holds.Remove(h)
 	c.arm(h, began)
 	return h.deadline
 }
@@ -262,7 +256,7 @@ func (c *consumer) put(it *item, due time.Time) {
 // done ends an item.
 func (c *consumer) done(it *item) {
 	it.hold = nil
-	delete(c.out, it.entry.seq)
+	c.out.remove(it)
 }
 
 // bury moves an item to the dead letters. Of a dead letter's own subscription
@@ -276,10 +270,10 @@ func (c *consumer) bury(it *item, now time.Time) {
 	case dead.len() >= c.broker.opts.MaxDeadLetters:
 		it.dying++
 		c.reports = append(c.reports, fmt.Errorf("messaging: subscription %q: event %d cannot join the dead letters, and is kept: %w", c.sub.Name, it.entry.seq, errNoRoom))
-		c.put(it, now.Add(buryBackoff(it.dying)))
+		c.put(it, now.Add(buryBackoff(int(it.dying))))
 	default:
 		c.done(it)
-		letter := *it.entry
+		letter := it.entry
 		letter.stored = now
 		letter.annotations = messaging.DeadLetter{
 			Subscription: c.sub.Name,
@@ -289,12 +283,11 @@ func (c *consumer) bury(it *item, now time.Time) {
 			Stored:       it.entry.stored,
 			Died:         it.failed,
 		}.Annotations()
-		dead.append(&letter)
+		dead.add(&letter)
 		if dead.len() < c.broker.opts.MaxDeadLetters && c.broker.hostile.buriesTwice(c, it) {
-			again := letter
-			dead.append(&again)
+			dead.add(&letter)
 		}
-		dead.wake([]*entry{&letter}, now)
+		dead.waiting.wake(letter.typ, now)
 	}
 }
 
@@ -303,10 +296,10 @@ var buryBackoff = reactor.Exponential(100*time.Millisecond, 10*time.Second)
 // release puts back what the member s holds.
 func (c *consumer) release(s *source, now time.Time) {
 	c.update(now)
-	for h := c.holds.front(); h != nil; {
-		next := h.after
+	for h := c.holds.Front(); h != nil; {
+		next := h.After()
 		if h.source == s {
-			c.holds.remove(h)
+			c.holds.Remove(h)
 			c.put(h.item, now)
 			c.mixed = true
 		}
@@ -318,87 +311,55 @@ func (c *consumer) release(s *source, now time.Time) {
 // kick wakes a waiter if there is something for it, and otherwise sets the
 // timer. One at a time is enough: who was woken kicks again when it leaves.
 func (c *consumer) kick(now time.Time) {
-	if c.waiters.empty() || c.signalled > 0 {
+	if c.line.Quiet() {
 		return
 	}
 	c.update(now)
 	if queued, fresh := c.ready(now); queued || fresh != nil || len(c.reports) > 0 {
-		c.signal(c.waiters.pop())
+		c.line.Next()
 		c.idle()
 		return
 	}
 	var due time.Time
-	if h := c.holds.front(); h != nil {
+	if h := c.holds.Front(); h != nil {
 		due = h.deadline
 	}
 	if len(c.queue) > 0 && (due.IsZero() || c.queue[0].due.Before(due)) {
 		due = c.queue[0].due
 	}
-	if due.IsZero() || !c.alarm.IsZero() && !due.Before(c.alarm) {
-		return
-	}
-	c.alarm = due
-	if c.timer == nil {
-		c.timer = time.AfterFunc(due.Sub(now), c.ring)
-	} else {
-		c.timer.Reset(due.Sub(now))
-	}
+	c.line.SetAlarm(due, now, c.ring)
 }
 
-// ring is called by the timer.
+// ring is called by the alarm.
 func (c *consumer) ring() {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
-	c.alarm = time.Time{}
-	if !c.waiters.empty() && c.signalled == 0 {
-		// Reports may have come up, too, and who is woken passes them on.
-		c.signal(c.waiters.pop())
-		c.idle()
+	if c.line.Rang() {
+		c.idle() // reports may have come up, too, and who is woken passes them on
 	}
 }
 
 // wait registers a Receive that found nothing, though it may have been woken.
 func (c *consumer) wait(w *waiter, woken bool, now time.Time) {
-	if w.starving = woken; woken {
-		c.starving++
-		c.waiters.pushFront(w)
-	} else {
-		c.waiters.push(w)
+	c.line.Join(w, woken)
+	if c.waiting.number == 0 {
+		c.log.waiting.push(c)
 	}
-	c.log.waiting[c] = struct{}{}
 	c.kick(now)
 }
 
-// signal wakes a waiter that is off the list.
-func (c *consumer) signal(w *waiter) {
-	w.signalled = true
-	c.signalled++
-	w.wake <- struct{}{} // has room for one
-}
-
-// arrive undoes signal, or wait, when the waiter has come back. It reports
-// whether the waiter was woken.
+// arrive undoes wait when the waiter has come back. It reports whether the waiter
+// was woken.
 func (c *consumer) arrive(w *waiter) (woken bool) {
-	if w.starving {
-		c.starving--
+	if woken = c.line.Arrive(w); !woken {
+		c.idle()
 	}
-	if w.signalled {
-		w.signalled = false
-		c.signalled--
-		select {
-		case <-w.wake: // it came for another reason
-		default:
-		}
-		return true
-	}
-	c.waiters.remove(w)
-	c.idle()
-	return false
+	return woken
 }
 
 // idle notes that nobody waits, once that is so.
 func (c *consumer) idle() {
-	if c.waiters.empty() {
-		delete(c.log.waiting, c)
+	if c.line.Empty() {
+		c.log.waiting.remove(c)
 	}
 }

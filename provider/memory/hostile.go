@@ -203,7 +203,7 @@ func (x *hostility) pause(ctx context.Context) error {
 }
 
 // publish stores entries, or some of them.
-func (x *hostility) publish(ctx context.Context, b *Broker, entries []*entry) error {
+func (x *hostility) publish(ctx context.Context, b *Broker, entries []pending) error {
 	if len(entries) == 0 {
 		return b.store(entries)
 	}
@@ -235,7 +235,7 @@ func (x *hostility) publish(ctx context.Context, b *Broker, entries []*entry) er
 
 // part returns those of the entries that a call that fails stores, and fills in
 // what it says for each.
-func (x *hostility) part(call uint64, entries []*entry, errs []error) (kept []*entry) {
+func (x *hostility) part(call uint64, entries []pending, errs []error) (kept []pending) {
 	gaps := len(entries) > 1 && x.happens(publishGaps, x.PublishGaps, call)
 	fails := x.draw(cut, call) % uint64(len(entries))
 	for i, e := range entries {
@@ -259,14 +259,14 @@ func (x *hostility) part(call uint64, entries []*entry, errs []error) (kept []*e
 
 // hasRoom reports whether entries fit without discarding others. A broker that
 // is full says so, whatever else could go wrong [RET-2].
-func (b *Broker) hasRoom(entries []*entry) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (b *Broker) hasRoom(entries []pending) bool {
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
 	size := b.log.size
 	for _, e := range entries {
-		size += e.size
+		size += e.entry.size
 	}
-	return b.log.len()+len(entries) <= b.opts.MaxEvents && size <= b.opts.MaxBytes
+	return b.log.count+len(entries) <= b.opts.MaxEvents && size <= b.opts.MaxBytes
 }
 
 // shuffle puts another item to the front of the queue. Where order is not
@@ -310,9 +310,10 @@ func (x *hostility) shuffle(c *consumer, now time.Time) {
 	c.swap(first, it)
 }
 
-// vanishes reports whether a delivery reaches nobody. If so it is counted.
+// vanishes reports whether a delivery reaches nobody. If so it is counted. What is
+// no event does not vanish: there is no delivery of it.
 func (x *hostility) vanishes(c *consumer, it *item) bool {
-	if x == nil || it.harm.vanished >= mostHarm || it.attempt == c.sub.MaxAttempts || !x.befalls(vanish, x.Vanish, c, it) {
+	if raw := it.entry.raw; x == nil || raw != nil && !raw.decodes || it.harm.vanished >= mostHarm || it.attempt == c.sub.MaxAttempts || !x.befalls(vanish, x.Vanish, c, it) {
 		return false
 	}
 	it.harm.vanished++

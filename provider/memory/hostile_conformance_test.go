@@ -10,6 +10,7 @@ import (
 
 	"github.com/catchment-events/catchment/conformance"
 	"github.com/catchment-events/catchment/event"
+	"github.com/catchment-events/catchment/internal/deadfull"
 	"github.com/catchment-events/catchment/messaging"
 	"github.com/catchment-events/catchment/provider/memory"
 	"github.com/catchment-events/catchment/reactor"
@@ -43,8 +44,8 @@ func TestHostileConformance(t *testing.T) {
 				return open(memory.Options{MaxEvents: events, DiscardOldest: true})
 			},
 			OpenDeadFull: func(t *testing.T) (conformance.Broker, func()) {
-				b := &deadFull{adminBroker: open(memory.Options{MaxDeadLetters: 1})}
-				return b, func() { b.room(t) }
+				b := &deadfull.Broker{Bounded: open(memory.Options{MaxDeadLetters: 1})}
+				return b, func() { want(t, b.Room(t.Context())) }
 			},
 			Inject: func(t *testing.T, b conformance.Broker, header map[string][]string, body []byte) {
 				want(t, b.(*persistent).Inject(header, body))

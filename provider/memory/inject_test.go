@@ -86,6 +86,23 @@ func TestInjectWhileWaiting(t *testing.T) {
 	})
 }
 
+// TestReportIsTheirs changes what was reported: what is kept aside does not change.
+func TestReportIsTheirs(t *testing.T) {
+	b := memory.New(nil)
+	src, reports := subscribeReporting(t, b, messaging.Subscription{Name: "s"})
+	want(t, b.Inject(map[string][]string{"x": {"y"}}, []byte("what?")))
+	want(t, b.Publish(t.Context(), newEvent(t, "a")))
+	_, err := src.Receive(t.Context())
+	want(t, err)
+	got := (*reports)[0].(*messaging.DecodeError)
+	got.Err, got.Body[0], got.Header["x"][0] = nil, 'W', "z"
+	kept, err := b.Undecodable(t.Context(), "s")
+	want(t, err)
+	if len(kept) != 1 || kept[0].Err == nil || string(kept[0].Body) != "what?" || kept[0].Header["x"][0] != "y" {
+		t.Errorf("kept aside is %#v, want what was reported", kept)
+	}
+}
+
 // TestReportMayCallBack holds a report to being free to use the broker: it is
 // called with no lock held.
 func TestReportMayCallBack(t *testing.T) {

@@ -8,7 +8,7 @@
 //
 // It keeps the whole contract of package messaging, as a server does: events
 // are encoded when they are published and decoded for each delivery, by the
-// codec of a real binding, so what a handler sees is what it would see in
+// rules of a real binding, so what a handler sees is what it would see in
 // production. Subscriptions, their positions and their dead letters last as
 // long as the broker; nothing outlives the process.
 //
@@ -30,19 +30,19 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/catchment-events/catchment/event"
 	"github.com/catchment-events/catchment/messaging"
-	"github.com/catchment-events/catchment/reactor"
 )
 
 // Options are the settings of a broker. The zero value and nil stand for the
 // defaults.
 type Options struct {
 	// MaxEvents and MaxBytes bound the log. MaxBytes counts events as they
-	// are encoded, without the overhead of keeping them. Default 1<<20 events
-	// and 1<<30 bytes.
+	// are encoded for it, a little less than [event.Size], without the overhead
+	// of keeping them. Default 1<<20 events and 1<<30 bytes.
 	MaxEvents int
 	MaxBytes  int64
 
@@ -69,30 +69,34 @@ type Options struct {
 // concurrent use. It implements [messaging.Broker].
 type Broker struct {
 	opts    Options
-	hostile *hostility // nil: it is not
+	hostile *hostility  // nil: it is not
+	closed  atomic.Bool // becomes true under mu
 
+	log *log
+
+	_ apart
+	// Who stores holds storing throughout, and the log's own mutex, which those who
+	// receive take too, only while it adds the entries. Of the three, mu is first and
+	// the log's is last.
+	storing sync.Mutex
+	window  window // under storing, but for its key, which needs no lock
+
+	_  apart
 	mu sync.Mutex
-	// Below, and all that hangs on it: under mu.
-	closed    bool
-	log       *log
+	// Below, and all that hangs on it but for the entries of logs: under mu.
 	dead      map[string]*log // dead letters, by subscription
 	raw       map[string][]*messaging.DecodeError
 	consumers map[identity]*consumer
-	window    []storedID         // what was stored within it, oldest first, and some before
-	gone      uint64             // how many left it
-	stored    map[eventID]uint64 // where each is: gone plus the index in window
 }
 
 var _ messaging.Broker = (*Broker)(nil)
 
+// apart keeps what those who publish write off the cache lines of what those who
+// receive do, and both off what is only read: every write takes its line away from
+// the other processors.
+type apart [64]byte
+
 type identity struct{ deadLettersOf, name string }
-
-type eventID struct{ source, id string }
-
-type storedID struct {
-	eventID
-	at time.Time
-}
 
 // New returns an empty broker. It panics on options that are negative, and on
 // rates above 1.
@@ -123,7 +127,7 @@ func New(opts *Options) *Broker {
 		dead:      make(map[string]*log),
 		raw:       make(map[string][]*messaging.DecodeError),
 		consumers: make(map[identity]*consumer),
-		stored:    make(map[eventID]uint64),
+		window:    newWindow(o.Duplicates),
 	}
 }
 
@@ -136,114 +140,22 @@ func (b *Broker) Publish(ctx context.Context, events ...event.Event) error {
 	if err := messaging.CheckEvents(messaging.MaxEventSize, events...); err != nil {
 		return err
 	}
-	entries := make([]*entry, len(events))
-	for i, e := range events {
-		header := make(map[string][]string, 12)
-		body, err := event.NATS.Encode(e, header)
+	var one [1]pending // most calls have one event, and then need no other list
+	entries := one[:0]
+	if len(events) > 1 {
+		entries = make([]pending, 0, len(events))
+	}
+	for _, e := range events {
+		entry, err := encode(e)
 		if err != nil {
 			return fmt.Errorf("%w: %w", messaging.ErrInvalid, err)
 		}
-		entries[i] = &entry{
-			id:     eventID{e.Source(), e.ID()},
-			typ:    e.Type(),
-			header: header,
-			body:   slices.Clone(body),
-			size:   int64(event.Size(e)),
-		}
+		entries = append(entries, pending{entry: entry, key: b.window.key(e)})
 	}
 	if b.hostile != nil {
-		return b.hostile.publish(ctx, b, entries)
+		return b.hostile.publish(ctx, b, slices.Clone(entries))
 	}
 	return b.store(entries)
-}
-
-// store appends what is not a duplicate, or nothing if it does not fit.
-func (b *Broker) store(entries []*entry) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return messaging.ErrClosed
-	}
-	now := time.Now()
-	b.forget(now, 2*len(entries)+1<<12)
-	fresh := make([]*entry, 0, len(entries))
-	var size int64
-	for _, e := range entries {
-		if e.id.id != "" {
-			if b.duplicate(e.id, now) {
-				continue
-			}
-			b.stored[e.id] = b.gone + uint64(len(b.window))
-			b.window = append(b.window, storedID{e.id, now})
-		}
-		fresh = append(fresh, e)
-		size += e.size
-	}
-	if err := b.makeRoom(len(fresh), size); err != nil {
-		return b.full(entries, fresh, now, err)
-	}
-	for _, e := range fresh {
-		e.stored = now
-		b.log.append(e)
-	}
-	b.log.wake(fresh, now)
-	return nil
-}
-
-// full takes back what store noted of the events that it could not store, and
-// says for each event of the call what became of it.
-func (b *Broker) full(entries, fresh []*entry, now time.Time, err error) error {
-	for _, e := range fresh {
-		if e.id.id != "" {
-			delete(b.stored, e.id)
-			b.window = b.window[:len(b.window)-1]
-		}
-	}
-	if len(entries) == 1 {
-		return err
-	}
-	errs := make([]error, len(entries))
-	for i, e := range entries {
-		// What is stored still was there before the call. The duplicate of an
-		// event of this call is not.
-		if !b.duplicate(e.id, now) {
-			errs[i] = err
-		}
-	}
-	return &reactor.BatchError{Errors: errs}
-}
-
-// duplicate reports whether id was stored within the deduplication window.
-func (b *Broker) duplicate(id eventID, now time.Time) bool {
-	at, ok := b.stored[id]
-	return ok && now.Sub(b.window[at-b.gone].at) < b.opts.Duplicates
-}
-
-// forget drops ids that have left the deduplication window, so many at most: a
-// million that leave it together would hold the broker up.
-func (b *Broker) forget(now time.Time, most int) {
-	for ; most > 0 && len(b.window) > 0 && now.Sub(b.window[0].at) >= b.opts.Duplicates; most-- {
-		if id := b.window[0].eventID; b.stored[id] == b.gone { // not stored anew since
-			delete(b.stored, id)
-		}
-		b.window[0] = storedID{}
-		b.window = b.window[1:]
-		b.gone++
-	}
-}
-
-// makeRoom makes the log fit for more, or says that it does not.
-func (b *Broker) makeRoom(count int, size int64) error {
-	if count > b.opts.MaxEvents || size > b.opts.MaxBytes {
-		return fmt.Errorf("%w: %d events of %d bytes at once, of %d and %d at most", messaging.ErrFull, count, size, b.opts.MaxEvents, b.opts.MaxBytes)
-	}
-	for b.log.len()+count > b.opts.MaxEvents || b.log.size+size > b.opts.MaxBytes {
-		if !b.opts.DiscardOldest {
-			return fmt.Errorf("%w: %d events of %d, %d bytes of %d", messaging.ErrFull, b.log.len(), b.opts.MaxEvents, b.log.size, b.opts.MaxBytes)
-		}
-		b.log.dropOldest()
-	}
-	return nil
 }
 
 // Inject stores a message as somebody else might have put it there, event or
@@ -251,14 +163,15 @@ func (b *Broker) makeRoom(count int, size int64) error {
 // neither argument. Subscriptions with Types see it if its ce-type header is a
 // type that they select.
 func (b *Broker) Inject(header map[string][]string, body []byte) error {
-	e := &entry{header: cloneHeader(header), body: slices.Clone(body), size: int64(len(body))}
+	m := &message{header: cloneHeader(header), body: slices.Clone(body)}
+	e := entry{raw: m, size: int64(len(body))}
 	if v := header["ce-type"]; len(v) > 0 {
 		e.typ = v[0]
 	}
-	if d, err := event.NATS.Decode(e.header, e.body); err == nil {
-		e.typ = d.Type()
+	if d, err := event.NATS.Decode(m.header, m.body); err == nil {
+		e.typ, m.decodes = d.Type(), true
 	}
-	return b.store([]*entry{e})
+	return b.store([]pending{{entry: e}})
 }
 
 func cloneHeader(header map[string][]string) map[string][]string {
@@ -281,7 +194,7 @@ func (b *Broker) Subscribe(ctx context.Context, sub messaging.Subscription, repo
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.closed.Load() {
 		return nil, messaging.ErrClosed
 	}
 	b.expire(time.Now())
@@ -322,7 +235,7 @@ func (b *Broker) expire(now time.Time) {
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.closed = true
+	b.closed.Store(true)
 	for _, c := range b.consumers {
 		for s := range maps.Clone(c.members) {
 			s.close(time.Now())
@@ -334,10 +247,7 @@ func (b *Broker) Close() error {
 // refusal is the reason for which a call does nothing, before its arguments
 // are looked at.
 func (b *Broker) refusal(ctx context.Context) error {
-	b.mu.Lock()
-	closed := b.closed
-	b.mu.Unlock()
-	if closed {
+	if b.closed.Load() {
 		return messaging.ErrClosed
 	}
 	return ctx.Err()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -151,7 +152,9 @@ func TestFullForgets(t *testing.T) {
 // TestMaxBytes holds the log to its size in bytes.
 func TestMaxBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		size := int64(event.Size(newEvent(t, "a")))
+		encoded, err := event.AppendAttributes(nil, newEvent(t, "a"))
+		want(t, err)
+		size := int64(len(encoded)) // it has no data
 		b := memory.New(&memory.Options{MaxBytes: 3 * size})
 		publish(t, b, "a", "b", "c")
 		wantErr(t, b.Publish(t.Context(), newEvent(t, "d")), messaging.ErrFull)
@@ -269,4 +272,62 @@ func TestNewPanics(t *testing.T) {
 			memory.New(&o)
 		}()
 	}
+}
+
+// TestDiscardedAreCounted holds subscriptions to being told of exactly the events
+// that they select and lost, however many are lost before they come by [RET-3].
+func TestDiscardedAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const kept = 50
+		b := memory.New(&memory.Options{MaxEvents: kept, DiscardOldest: true})
+		random := rand.New(rand.NewPCG(1, 2))
+		types := []string{"a", "b", "c"}
+		var published []string // their types
+		type member struct {
+			typ      string // none: all
+			src      messaging.Source
+			reports  *[]error
+			received int
+			from     int
+		}
+		var members []*member
+		for i := range 40 {
+			m := &member{typ: []string{"", "a", "b"}[i%3], from: max(0, len(published)-kept)}
+			sub := messaging.Subscription{Name: fmt.Sprint("s", i)}
+			if m.typ != "" {
+				sub.Types = []string{m.typ}
+			}
+			m.src, m.reports = subscribeReporting(t, b, sub)
+			members = append(members, m)
+			for range random.IntN(150) {
+				typ := types[random.IntN(3)]
+				e := newEvent(t, fmt.Sprint(len(published)))
+				e.SetType(typ)
+				want(t, b.Publish(t.Context(), e))
+				published = append(published, typ)
+				for _, m := range members {
+					if random.IntN(100) > 0 {
+						continue
+					}
+					if d := poll(t, m.src); d != nil {
+						want(t, d.Ack(t.Context()))
+						m.received++
+					}
+				}
+			}
+		}
+		for i, m := range members {
+			for d := poll(t, m.src); d != nil; d = poll(t, m.src) {
+				want(t, d.Ack(t.Context()))
+				m.received++
+			}
+			selected := 0
+			for _, typ := range published[m.from:] {
+				if m.typ == "" || m.typ == typ {
+					selected++
+				}
+			}
+			checkDiscarded(t, fmt.Sprint("s", i), *m.reports, uint64(selected-m.received))
+		}
+	})
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/catchment-events/catchment/event"
 	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/provider/internal/local"
 	"github.com/catchment-events/catchment/reactor"
 )
 
@@ -15,7 +15,10 @@ import (
 type source struct {
 	consumer *consumer
 	report   messaging.Report
-	closed   bool // under the broker's mutex
+
+	// Below: under the broker's mutex.
+	closed bool
+	spare  *waiter // that no Receive uses
 }
 
 // Receive implements [messaging.Source].
@@ -28,47 +31,75 @@ func (s *source) Receive(ctx context.Context) (*messaging.Delivery, error) {
 		woken := w != nil && c.arrive(w)
 		now := time.Now()
 		if err := s.ended(ctx); err != nil {
+			s.spare = w
 			c.kick(now)
 			mu.Unlock()
 			return nil, err
 		}
-		var it *item
-		if w != nil || c.starving == 0 {
-			it = c.take(s, now)
+		var h *hold
+		if w != nil || !c.line.Starving() {
+			h = c.take(s, now)
+		}
+		vanished := h != nil && c.broker.hostile.vanishes(c, h.item)
+		if vanished {
+			h.source = nil // whoever it was, s does not give it back
+		}
+		// A report may take its time, which is not that of the delivery.
+		late := h != nil && !vanished && len(c.reports) > 0
+		if h != nil && !late {
+			c.arm(h, now)
 		}
 		c.kick(now)
 		reports := c.reports
 		c.reports = nil
-		wait := it == nil && len(reports) == 0
+		wait := h == nil && len(reports) == 0
+		switch {
+		case !wait && w != nil:
+			// Out of the list, so there is nothing to undo.
+			s.spare, w = w, nil
+		case wait && w == nil:
+			w = s.waiter()
+		}
 		if wait {
-			if w == nil {
-				w = &waiter{source: s, wake: make(chan struct{}, 1)}
-			}
-			// A Receive that was woken and comes too late goes first next time,
-			// or one who acks and receives again at once could keep it waiting
-			// for ever [SUB-5].
 			c.wait(w, woken, now)
+		}
+		var info reactor.Info
+		var deadline time.Time
+		if h != nil {
+			info, deadline = h.info(), h.deadline
 		}
 		mu.Unlock()
 
 		for _, err := range reports {
 			s.report.Do(ctx, err)
 		}
-		if it != nil {
-			if d, err := s.deliver(ctx, it); d != nil || err != nil {
-				return d, err
+		switch {
+		case wait:
+			select {
+			case <-w.Wake:
+			case <-ctx.Done():
 			}
-		}
-		if !wait {
-			// Out of the list, so there is nothing to undo.
-			w = nil
-			continue
-		}
-		select {
-		case <-w.wake:
-		case <-ctx.Done():
+		case late && !s.begin(h, &info, &deadline):
+			// Closed, deleted or moved meanwhile: nothing was delivered.
+		case h != nil && !vanished:
+			e, err := h.item.entry.decode()
+			if err == nil {
+				return reactor.NewDelivery(e, info, deadline, h), nil
+			}
+			s.undecodable(ctx, h, err)
 		}
 	}
+}
+
+type waiter = local.Waiter[*source]
+
+// waiter returns a waiter of the member's. The mutex is held.
+func (s *source) waiter() *waiter {
+	w := s.spare
+	if s.spare = nil; w == nil {
+		w = local.NewWaiter(s)
+	}
+	return w
 }
 
 // ended is why a Receive returns without a delivery. The mutex is held.
@@ -84,63 +115,49 @@ func (s *source) ended(ctx context.Context) error {
 	return nil
 }
 
-// deliver makes a delivery of an item that the member has taken. It returns
-// neither a delivery nor an error for a message that does not decode: that is
-// reported, kept aside, and ended.
-func (s *source) deliver(ctx context.Context, it *item) (*messaging.Delivery, error) {
+// begin begins the delivery of an item that was taken before, if that may still be.
+func (s *source) begin(h *hold, info *reactor.Info, deadline *time.Time) bool {
 	c, mu := s.consumer, &s.consumer.broker.mu
-	h := it.hold
-	e, err := event.NATS.Decode(it.entry.header, slices.Clone(it.entry.body))
+	mu.Lock()
+	defer mu.Unlock()
+	now := time.Now()
+	ok := h.holds() && !s.closed
+	if ok {
+		c.arm(h, now)
+		*info, *deadline = h.info(), h.deadline
+	} else if h.holds() {
+		c.put(h.item, now)
+	}
+	c.kick(now)
+	return ok
+}
 
+// undecodable ends a hold on a message that does not decode, keeps the message
+// aside, and reports it.
+func (s *source) undecodable(ctx context.Context, h *hold, err error) {
+	c, mu := s.consumer, &s.consumer.broker.mu
+	e := &h.item.entry
+	bad := &messaging.DecodeError{
+		Subscription: c.sub.Name,
+		Sequence:     e.seq,
+		Header:       cloneHeader(e.raw.header),
+		Body:         slices.Clone(e.raw.body),
+		Err:          err,
+	}
 	mu.Lock()
 	now := time.Now()
-	if s.closed || it.hold != h || c.out[it.entry.seq] != it {
-		// Closed, deleted or moved while we decoded: nothing was delivered.
-		if it.hold == h && c.out[it.entry.seq] == it {
-			c.put(it, now)
-		}
-		c.kick(now)
-		closed := s.closed
-		mu.Unlock()
-		if closed {
-			return nil, messaging.ErrClosed
-		}
-		return nil, nil
+	c.update(now)
+	held := h.holds()
+	if held {
+		c.holds.Remove(h)
+		c.done(h.item)
+		c.broker.raw[c.sub.Name] = append(c.broker.raw[c.sub.Name], cloneRaw(bad)) // the report may change its own
 	}
-	if err != nil {
-		bad := &messaging.DecodeError{
-			Subscription: c.sub.Name,
-			Sequence:     it.entry.seq,
-			Header:       cloneHeader(it.entry.header),
-			Body:         slices.Clone(it.entry.body),
-			Err:          err,
-		}
-		c.done(it)
-		c.broker.raw[c.sub.Name] = append(c.broker.raw[c.sub.Name], bad)
-		c.kick(now)
-		mu.Unlock()
-		s.report.Do(ctx, bad)
-		return nil, nil
-	}
-	if c.broker.hostile.vanishes(c, it) {
-		h.source = nil // whoever it was, s does not give it back
-		c.arm(h, now)
-		c.kick(now)
-		mu.Unlock()
-		return nil, nil
-	}
-	c.arm(h, now)
 	c.kick(now)
-	info := reactor.Info{
-		Attempt:     it.attempt,
-		MaxAttempts: c.sub.MaxAttempts,
-		Sequence:    it.entry.seq,
-		Stored:      it.entry.stored,
-		Annotations: it.entry.annotations,
-	}
-	deadline := h.deadline
 	mu.Unlock()
-	return reactor.NewDelivery(e, info, deadline, h), nil
+	if held { // not closed, deleted or moved meanwhile
+		s.report.Do(ctx, bad)
+	}
 }
 
 // Close implements [messaging.Source].
@@ -161,27 +178,37 @@ func (s *source) close(now time.Time) {
 	s.closed = true
 	delete(c.members, s)
 	c.left = now
-	for _, w := range c.waiters.of(s) {
-		c.waiters.remove(w)
-		c.signal(w)
-	}
+	c.line.Member(s)
 	c.idle()
 	c.release(s, now)
-	if len(c.members) == 0 && c.timer != nil {
-		c.timer.Stop()
-		c.alarm = time.Time{}
+	if len(c.members) == 0 {
+		c.line.StopAlarm()
 	}
 }
 
 // A hold is one delivery of an item: what its receiver settles through.
 type hold struct {
-	consumer      *consumer
-	source        *source
-	item          *item
-	deadline      time.Time
-	before, after *hold // in the consumer's holds
-	listed        bool
-	refused       uint8 // settles and extends that a hostile broker failed
+	consumer           *consumer
+	source             *source
+	item               *item
+	deadline           time.Time
+	local.Links[*hold]       // in the consumer's holds
+	refused            uint8 // settles and extends that a hostile broker failed
+}
+
+// holds reports whether the item is still held by h.
+func (h *hold) holds() bool { return h.item.hold == h && h.item.out }
+
+// info is what the delivery tells about itself.
+func (h *hold) info() reactor.Info {
+	e := &h.item.entry
+	return reactor.Info{
+		Attempt:     h.item.attempt,
+		MaxAttempts: h.consumer.sub.MaxAttempts,
+		Sequence:    e.seq,
+		Stored:      e.stored,
+		Annotations: e.annotations,
+	}
 }
 
 // Settle implements [reactor.Settler].
@@ -205,8 +232,11 @@ func (h *hold) Extend(ctx context.Context) (time.Time, error) {
 	late := c.broker.hostile.pause(ctx)
 	mu.Lock()
 	defer mu.Unlock()
-	if err := cmp.Or(c.valid(h, time.Now()), late); err != nil {
+	now := time.Now()
+	if err := cmp.Or(c.valid(h, now), late); err != nil {
 		return time.Time{}, err
 	}
-	return c.extend(h, began), nil
+	deadline := c.extend(h, began)
+	c.kick(now) // an Update may have made AckWait shorter
+	return deadline, nil
 }

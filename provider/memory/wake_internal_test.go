@@ -20,56 +20,47 @@ import (
 func (c *consumer) check(receivers int) error {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
-	waiters, starving, holds := 0, 0, 0
-	for w := c.waiters.first; w != nil; w = w.after {
-		waiters++
-		if w.starving {
-			starving++
-		}
-		if w.signalled || len(w.wake) > 0 {
-			return errors.New("a waiter on the list was woken")
-		}
+	waiters, err := c.line.Check()
+	if err != nil {
+		return err
 	}
-	for h := c.holds.first; h != nil; h = h.after {
+	holds := 0
+	for h := c.holds.Front(); h != nil; h = h.After() {
 		holds++
-		if h.item.hold != h || c.out[h.item.entry.seq] != h.item {
+		if !h.holds() {
 			return fmt.Errorf("event %d is on a hold that is not its own", h.item.entry.seq)
 		}
-		if h.after != nil && h.after.deadline.Before(h.deadline) {
+		if after := h.After(); after != nil && after.Before(h) {
 			return errors.New("the holds are not in the order of their deadlines")
 		}
 	}
 	for _, it := range c.queue {
-		if it.hold != nil || c.out[it.entry.seq] != it {
+		if it.hold != nil || !it.out {
 			return fmt.Errorf("event %d is in the queue and elsewhere", it.entry.seq)
 		}
 	}
 	now := time.Now()
 	queued, fresh := c.ready(now)
-	_, listed := c.log.waiting[c]
+	listed := c.waiting.number != 0
 	switch {
 	case waiters != receivers:
 		return fmt.Errorf("%d waiters on the list, want %d", waiters, receivers)
-	case c.signalled != 0:
-		return fmt.Errorf("%d waiters are said to be on the way", c.signalled)
-	case c.starving != starving:
-		return fmt.Errorf("%d waiters are said to starve, and %d do", c.starving, starving)
 	case listed != (waiters > 0):
 		return fmt.Errorf("the log knows of waiters: %v, of %d", listed, waiters)
-	case len(c.out) != holds+len(c.queue):
-		return fmt.Errorf("%d out, but %d held and %d queued", len(c.out), holds, len(c.queue))
-	case len(c.out) > c.sub.MaxInFlight:
-		return fmt.Errorf("%d out, of %d at most", len(c.out), c.sub.MaxInFlight)
+	case c.out.count != holds+len(c.queue):
+		return fmt.Errorf("%d out, but %d held and %d queued", c.out.count, holds, len(c.queue))
+	case c.out.count > c.sub.MaxInFlight:
+		return fmt.Errorf("%d out, of %d at most", c.out.count, c.sub.MaxInFlight)
 	case waiters == 0:
 		return nil
 	case queued && c.queue[0].dying == 0 || fresh != nil:
 		return fmt.Errorf("%d wait, though there is something to have", waiters)
-	case len(c.out) == 0:
+	case c.out.count == 0:
 		return nil
 	}
 	for _, due := range c.dues() {
-		if c.alarm.IsZero() || c.alarm.After(due) {
-			return fmt.Errorf("the alarm is set for %v, later than %v", c.alarm, due)
+		if alarm := c.line.Alarm(); alarm.IsZero() || alarm.After(due) {
+			return fmt.Errorf("the alarm is set for %v, later than %v", alarm, due)
 		}
 	}
 	return nil
@@ -77,7 +68,7 @@ func (c *consumer) check(receivers int) error {
 
 // dues are the times at which something happens by itself.
 func (c *consumer) dues() (ts []time.Time) {
-	if h := c.holds.front(); h != nil {
+	if h := c.holds.Front(); h != nil {
 		ts = append(ts, h.deadline)
 	}
 	if len(c.queue) > 0 {
