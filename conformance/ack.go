@@ -30,6 +30,7 @@ var ackChecks = map[string][]check{
 		{name: "longest", do: ack3Longest},
 		{name: "a_day", do: ack3Day, bubble: true, why: "it waits for 24 h"},
 		{name: "backing_off_while_closed", do: ack3Closed},
+		{name: "waited_for_before_close", do: ack3Reopened},
 	},
 	"ACK-4": {{name: "not_again", do: ack4}},
 	"ACK-5": {

@@ -275,3 +275,16 @@ func ack7Fenced(e *env) {
 	}
 	e.quiet(src, 2*e.AckWait+e.Slack)
 }
+
+// A Receive has waited for it already when the member is closed.
+func ack3Reopened(e *env) {
+	b := e.open()
+	sub := e.sub()
+	src := e.subscribe(b, sub)
+	ev := e.event("ack.reopened")
+	e.publish(b, ev)
+	from, due := e.retryAfter(e.expect(src, ev, 1), 2*e.AckWait)
+	e.quiet(src, e.AckWait/2)
+	e.closing(src)
+	e.ack(e.again(e.subscribe(b, sub), ev, 2, from, due))
+}

@@ -37,17 +37,27 @@ var admChecks = map[string][]check{
 		{name: "members", do: adm3Members},
 		{name: "dead_letters", do: adm3Letters},
 		{name: "undecodable", do: adm3Undecodable, inject: true},
+		{name: "undecodable_stays", do: adm3Raw, inject: true},
+		{name: "made_anew_under_its_dead_letters", do: adm3Parent},
+		{name: "namesake", do: adm3Namesake},
+		{name: "dead_letters_out", do: adm3Out},
+		{name: "dead_letters_go_on", do: adm3On},
 	},
 	"ADM-4": {
 		{name: "in_place", do: adm4},
 		{name: "max_in_flight", do: adm4MaxInFlight},
 		{name: "max_attempts", do: adm4MaxAttempts},
 		{name: "ack_wait", do: adm4AckWait},
+		{name: "extend", do: adm4Extend},
 		{name: "types", do: adm4Types},
 		{name: "dead_letters", do: adm4Letters},
 		{name: "expires", do: adm4Expires, needs: Expires},
 		{name: "unsupported", do: adm4Unsupported, unless: Expires},
 		{name: "invalid", do: adm4Invalid},
+		{name: "waiting", do: adm4Waiting},
+		{name: "start_stays", do: adm4Start},
+		{name: "out", do: adm4Out},
+		{name: "types_later", do: adm4Tail},
 	},
 }
 
@@ -237,232 +247,3 @@ func (e *env) stale(d *messaging.Delivery, name string, settle func(*messaging.D
 }
 
 // ADM-1.
-
-func adm1Settings(e *env) {
-	b, a := e.openAdmin()
-	if all := e.list(a); len(all) != 0 {
-		e.failf("a broker without subscriptions lists %+v", all)
-	}
-	plain := messaging.Subscription{Name: e.name()}
-	set := messaging.Subscription{
-		Name: e.name(), Types: []string{"adm.two", "adm.one.*", "adm.two"}, Start: messaging.StartNew(),
-		AckWait: e.long() + time.Nanosecond, MaxInFlight: 7, MaxAttempts: 3,
-	}
-	if e.Capabilities.Has(Expires) {
-		set.Expires = e.long()
-	}
-	letters := messaging.Subscription{Name: plain.Name, DeadLettersOf: plain.Name, MaxInFlight: 5}
-	others := e.dead(plain, "adm.>")
-	subs := []messaging.Subscription{set, plain, letters, others}
-	e.subscribe(b, set)
-	e.closing(e.subscribe(b, plain))
-	e.subscribe(b, letters)
-	e.closing(e.subscribe(b, others))
-	for range 2 {
-		for _, sub := range subs {
-			e.settings(a, sub)
-		}
-		all := e.list(a)
-		if len(all) != len(subs) {
-			e.failf("%d subscriptions are listed, of %d: %+v", len(all), len(subs), all)
-		}
-		for i, s := range all {
-			for _, after := range all[i+1:] {
-				if s.DeadLettersOf == after.DeadLettersOf && s.Name >= after.Name {
-					e.failf("the subscription %s is listed before %s", s.Name, after.Name)
-				}
-			}
-			for j := range s.Types { // whoever asked may do with them what he wants
-				all[i].Types[j] = "vandalised"
-			}
-		}
-	}
-	e.subscribe(b, set)
-}
-
-func adm1Members(e *env) {
-	b, a := e.openAdmin()
-	sub := e.sub()
-	var members []messaging.Source
-	has := func(n int) {
-		e.told(a, sub, fmt.Sprintf("Members %d, or -1", n), func(s messaging.Status) bool { return s.Members == n || s.Members == -1 })
-	}
-	for n := 1; n <= 3; n++ {
-		members = append(members, e.subscribe(b, sub))
-		has(n)
-	}
-	e.subscribe(b, e.sub())
-	has(3)
-	for i, m := range members {
-		e.closing(m)
-		e.closing(m)
-		has(2 - i)
-	}
-}
-
-// oldest expects the time of the oldest unsettled event. A server may know it
-// only of those that are not in flight.
-func (e *env) oldest(a messaging.Admin, sub messaging.Subscription, unsettled, pending time.Time) {
-	if e.Bubble {
-		pending = unsettled
-	}
-	e.told(a, sub, fmt.Sprintf("Oldest from %v to %v", unsettled, pending), func(s messaging.Status) bool {
-		return !s.Oldest.Before(unsettled) && !s.Oldest.After(pending)
-	})
-}
-
-func adm1Counts(e *env) {
-	b, a := e.openAdmin()
-	sub, all := e.sub("adm.count"), e.sub()
-	sub.MaxInFlight = 3
-	e.closing(e.subscribe(b, sub))
-	bystander := e.subscribe(b, all)
-	e.counts(a, sub, counted{})
-	events := e.events(6, "adm.count")
-	var stored []time.Time
-	e.publish(b, e.event("adm.other"))
-	e.ack(e.receive(bystander))
-	for i, ev := range events {
-		e.tick()
-		e.publish(b, ev)
-		d := e.expect(bystander, ev, 1)
-		stored = append(stored, d.Info.Stored)
-		e.ack(d)
-		e.tick()
-		e.publish(b, e.event("adm.other"))
-		e.ack(e.receive(bystander))
-		e.counts(a, sub, counted{pending: i + 1})
-	}
-	e.oldest(a, sub, stored[0], stored[0])
-	if s := e.counts(a, all, counted{}); !s.Oldest.IsZero() {
-		e.failf("of a subscription with nothing unsettled the oldest is %v old", time.Since(s.Oldest))
-	}
-
-	src := e.subscribe(b, sub)
-	first, second, third := e.expect(src, events[0], 1), e.expect(src, events[1], 1), e.expect(src, events[2], 1)
-	e.counts(a, sub, counted{pending: 3, inFlight: 3})
-	e.oldest(a, sub, stored[0], stored[3])
-	e.retry(second, 0)
-	second = e.expect(src, events[1], 2)
-	e.counts(a, sub, counted{pending: 3, inFlight: 3, redelivered: 1})
-	e.ack(first)
-	fourth := e.expect(src, events[3], 1)
-	e.counts(a, sub, counted{pending: 2, inFlight: 3, redelivered: 1})
-	e.oldest(a, sub, stored[1], stored[4])
-	e.retry(third, e.long()/4)
-	e.counts(a, sub, counted{pending: 2, inFlight: 3, redelivered: anything})
-	e.reject(second, "for a test")
-	e.expect(src, events[4], 1)
-	e.counts(a, sub, counted{pending: 1, inFlight: 3, redelivered: anything, letters: 1})
-	e.ack(fourth)
-	e.expect(src, events[5], 1)
-	e.counts(a, sub, counted{inFlight: 3, redelivered: anything, letters: 1})
-	e.counts(a, all, counted{})
-}
-
-func adm1Letters(e *env) {
-	b, a := e.openAdmin()
-	sub := e.sub("adm.letter")
-	list, other := e.dead(sub), e.dead(sub)
-	other.Name = sub.Name // another subscription all the same
-	src := e.subscribe(b, sub)
-	e.closing(e.subscribe(b, list))
-	e.closing(e.subscribe(b, other))
-	events := e.events(3, "adm.letter")
-	e.publish(b, events...)
-	for _, ev := range events {
-		e.reject(e.expect(src, ev, 1), "for a test")
-	}
-	e.counts(a, sub, counted{letters: 3})
-	e.counts(a, list, counted{pending: 3})
-	e.counts(a, other, counted{pending: 3})
-
-	letters := e.subscribe(b, list)
-	ds := e.deadLetters(letters, events...)
-	e.counts(a, list, counted{inFlight: 3})
-	e.reject(ds[0], "still not") // is done with, and stays
-	e.counts(a, list, counted{inFlight: 2})
-	e.counts(a, sub, counted{letters: 3})
-	e.ack(ds[1])
-	e.counts(a, list, counted{inFlight: 1})
-	e.counts(a, sub, counted{letters: 2})
-	e.counts(a, other, counted{pending: 2})
-}
-
-// asks are the calls of an Admin about one subscription, by name.
-var asks = []struct {
-	name string
-	ask  func(ctx context.Context, a messaging.Admin, sub messaging.Subscription) error
-}{
-	{"Seek", func(ctx context.Context, a messaging.Admin, sub messaging.Subscription) error {
-		return a.Seek(ctx, sub, messaging.StartFirst())
-	}},
-	{"Update", func(ctx context.Context, a messaging.Admin, sub messaging.Subscription) error {
-		return a.Update(ctx, sub)
-	}},
-	{"Delete", func(ctx context.Context, a messaging.Admin, sub messaging.Subscription) error {
-		_, err := a.Delete(ctx, sub)
-		return err
-	}},
-	{"DeleteDeadLetters", func(ctx context.Context, a messaging.Admin, sub messaging.Subscription) error {
-		_, err := a.DeleteDeadLetters(ctx, sub.Name)
-		return err
-	}},
-	{"Undecodable", func(ctx context.Context, a messaging.Admin, sub messaging.Subscription) error {
-		_, err := a.Undecodable(ctx, sub.Name)
-		return err
-	}},
-}
-
-func adm1NotFound(e *env) {
-	b, a := e.openAdmin()
-	sub := e.sub()
-	e.subscribe(b, sub)
-	unknown := e.sub()
-	for _, ask := range asks {
-		ctx, cancel := e.settling(ask.name)
-		e.is(ask.ask(ctx, a, unknown), messaging.ErrNotFound, "%s of a subscription that does not exist", ask.name)
-		cancel()
-	}
-	// A subscription is known by both of its names.
-	wrong := []messaging.Subscription{e.dead(sub), e.dead(unknown)}
-	wrong[1].Name = sub.Name
-	for _, other := range wrong {
-		for _, ask := range asks[:3] {
-			ctx, cancel := e.settling(ask.name)
-			e.is(ask.ask(ctx, a, other), messaging.ErrNotFound, "%s of %q, which reads no dead letters of %q", ask.name, other.Name, other.DeadLettersOf)
-			cancel()
-		}
-	}
-	if all := e.list(a); len(all) != 1 {
-		e.failf("what looks for subscriptions that do not exist has made some: %+v", all)
-	}
-}
-
-// Refusals come in this order: closed, context done, invalid. They do nothing.
-func adm1Refusals(e *env) {
-	b, a := e.openAdmin()
-	sub := e.sub("adm.refused")
-	src := e.subscribe(b, sub)
-	events := e.events(3, "adm.refused")
-	e.publish(b, events...)
-	e.accept(src, events[0])
-	done, cancel := context.WithCancel(e.ctx)
-	cancel()
-	invalid := sub
-	invalid.MaxInFlight = -1
-	list := func(ctx context.Context) error { _, err := a.Subscriptions(ctx); return err }
-	for _, ask := range asks {
-		e.is(ask.ask(done, a, sub), context.Canceled, "%s with a context that is done", ask.name)
-	}
-	e.is(list(done), context.Canceled, "Subscriptions with a context that is done")
-	e.is(a.Update(done, invalid), context.Canceled, "Update with bad settings and a context that is done")
-	e.settings(a, sub)
-	e.accept(src, events[1:]...)
-	e.closing(b)
-	for _, ask := range asks {
-		e.is(ask.ask(done, a, sub), messaging.ErrClosed, "%s on a closed broker with a context that is done", ask.name)
-	}
-	e.is(list(e.ctx), messaging.ErrClosed, "Subscriptions on a closed broker")
-	e.is(a.Update(e.ctx, invalid), messaging.ErrClosed, "Update on a closed broker with bad settings")
-}

@@ -135,10 +135,7 @@ func adm3Letters(e *env) {
 	list := e.dead(sub)
 	letters := e.subscribe(b, list)
 	events := e.events(5, "adm.letter")
-	e.publish(b, events...)
-	for _, ev := range events {
-		e.reject(e.expect(src, ev, 1), "for a test")
-	}
+	e.bury(b, src, events...)
 	ds := e.deadLetters(letters, events[:2]...)
 	e.ack(ds[0])
 	e.reject(ds[1], "again")
@@ -222,4 +219,68 @@ func (e *env) undecodable(a messaging.Admin, name string, n int) []*messaging.De
 			e.failf("Undecodable(%s) returns %d messages, want %d", name, len(all), n)
 		}
 	}
+}
+
+// What did not decode can still be looked at when its subscription is gone.
+func adm3Raw(e *env) {
+	b, a := e.openAdmin()
+	sub := e.sub()
+	src := e.subscribeReport(b, sub, func(context.Context, error) {})
+	e.injected(b, foreign[1].header, []byte(foreign[1].body))
+	e.fence(b, src, "adm.raw")
+	e.delete(a, sub)
+	e.undecodable(a, sub.Name, 1)
+}
+
+// A member on the dead letters gets those of the next subscription of the name.
+func adm3Parent(e *env) {
+	b, a := e.openAdmin()
+	sub := e.sub()
+	e.closing(e.subscribe(b, sub))
+	list := e.subscribe(b, e.dead(sub))
+	e.delete(a, sub)
+	src := e.subscribe(b, sub)
+	ev := e.event("adm.letter")
+	e.bury(b, src, ev)
+	e.deadLetter(list, ev)
+}
+
+// A subscription on dead letters is not the one whose name it has.
+func adm3Namesake(e *env) {
+	b, a := e.openAdmin()
+	sub := e.sub()
+	src := e.subscribe(b, sub)
+	list := e.dead(sub)
+	list.Name = sub.Name
+	e.closing(e.subscribe(b, list))
+	e.delete(a, list)
+	ev := e.event("adm.letter")
+	e.bury(b, src, ev)
+	e.deadLetter(e.subscribe(b, list), ev)
+}
+
+// DeleteDeadLetters takes those that are out or back off, too.
+func adm3Out(e *env) {
+	b, a := e.openAdmin()
+	sub, _, events := e.died(b, 2)
+	list := e.subscribe(b, e.dead(sub))
+	ds := e.deadLetters(list, events...)
+	e.retry(ds[1], e.AckWait/4)
+	e.deleteLetters(a, sub.Name, 2)
+	_ = ds[0].Retry(e.ctx, 0) // it may say so, or not
+	e.quiet(list, e.absence())
+}
+
+// A member that was done with all of them gets the next.
+func adm3On(e *env) {
+	b, a := e.openAdmin()
+	sub, src, events := e.died(b, 2)
+	list := e.subscribe(b, e.dead(sub))
+	for _, d := range e.deadLetters(list, events...) {
+		e.reject(d, "again")
+	}
+	e.deleteLetters(a, sub.Name, 2)
+	ev := e.event("adm.letter")
+	e.bury(b, src, ev)
+	e.deadLetter(list, ev)
 }

@@ -144,6 +144,50 @@ func adm4AckWait(e *env) {
 	e.quiet(src, e.absence()/2)
 }
 
+// An Extend may bring a deadline closer after an Update. A Receive that waits by then
+// returns the event in time all the same.
+func adm4Extend(e *env) {
+	b, a := e.openAdmin()
+	sub := e.sub()
+	src := e.subscribe(b, sub)
+	ev := e.event("adm.extend")
+	e.publish(b, ev)
+	d := e.expect(src, ev, 1)
+	noticed := e.later(time.Now())
+	var again *messaging.Delivery
+	var arrived time.Time
+	waiting := e.async(func() {
+		again = e.receiveUntil(src, e.later(noticed.Add(2*e.AckWait)))
+		arrived = time.Now()
+	})
+	e.pause(e.AckWait / 20)
+	sub.AckWait = e.AckWait
+	e.update(a, sub)
+	for {
+		ctx, cancel := e.settling("Extend")
+		_, err := d.Extend(ctx)
+		cancel()
+		e.ok(err, "Extend")
+		if time.Until(d.Deadline()) <= e.AckWait {
+			break
+		}
+		if !time.Now().Before(noticed) {
+			e.failf("an Extend %v after Update to AckWait %v has set the deadline to %v from now", e.prompt(), e.AckWait, time.Until(d.Deadline()))
+		}
+		e.pause(e.AckWait / 20)
+	}
+	waiting()
+	switch {
+	case again == nil:
+		e.failf("event %s did not arrive until %v after the deadline that Extend had set", ev.ID(), time.Since(d.Deadline()))
+	case arrived.Before(d.Deadline()), arrived.After(e.later(d.Deadline())):
+		e.failf("event %s arrived %v after the deadline that Extend had set", ev.ID(), arrived.Sub(d.Deadline()))
+	}
+	e.same(again, ev)
+	e.attempt(again, 2)
+	e.ack(again)
+}
+
 func adm4Types(e *env) {
 	b, a := e.openAdmin()
 	sub := e.sub("adm.kept", "adm.removed")
@@ -196,8 +240,7 @@ func adm4Letters(e *env) {
 	e.settings(a, sub)
 	e.refused(b, old, messaging.ErrConflict)
 	ev := e.event("adm.letter")
-	e.publish(b, ev)
-	e.reject(e.expect(src, ev, 1), "for a test")
+	e.bury(b, src, ev)
 	e.retry(e.noticed(letters, "Update", func(d *messaging.Delivery) bool { return d.Info.MaxAttempts == 1 }), 0)
 	e.quiet(letters, e.absence()/2)
 	e.counts(a, sub, counted{letters: 1})
@@ -283,4 +326,72 @@ func adm4Invalid(e *env) {
 	e.ack(d)
 	e.accept(src, events[2])
 	e.fence(b, src, "adm.valid")
+}
+
+// A Receive that waits gets events of a type that is added.
+func adm4Waiting(e *env) {
+	b, a := e.openAdmin()
+	sub := e.sub("adm.kept")
+	src := e.subscribe(b, sub)
+	before, after := e.event("adm.added"), e.event("adm.added")
+	waiting := e.async(func() {
+		for d := e.receive(src); ; d = e.receive(src) {
+			e.ack(d)
+			if d.Value.ID() == after.ID() {
+				return
+			}
+		}
+	})
+	e.pause(e.AckWait / 50)
+	e.publish(b, before)
+	e.pause(e.AckWait / 50)
+	sub.Types = []string{"adm.kept", "adm.added"}
+	e.update(a, sub)
+	e.publish(b, after)
+	waiting()
+}
+
+// Start is not among what Update changes.
+func adm4Start(e *env) {
+	b, a := e.openAdmin()
+	sub := e.sub()
+	e.subscribe(b, sub)
+	next := sub
+	next.MaxInFlight, next.Start = 7, messaging.StartNew()
+	e.update(a, next)
+	e.told(a, sub, "the Start that it was made with", func(s messaging.Status) bool { return s.Start == sub.Start })
+}
+
+// What is out, or backs off, is kept as it is, also when its type is not selected
+// any more.
+func adm4Out(e *env) {
+	b, a := e.openAdmin()
+	sub := e.sub("adm.one")
+	src := e.subscribe(b, sub)
+	events := e.events(2, "adm.one")
+	e.publish(b, events...)
+	d := e.expect(src, events[0], 1)
+	from, due := e.retryAfter(e.expect(src, events[1], 1), 2*e.AckWait)
+	sub.MaxInFlight = 7
+	e.update(a, sub)
+	e.ack(e.again(src, events[1], 2, from, due))
+	sub.Types = []string{"adm.two"}
+	e.update(a, sub)
+	e.reject(d, "for a test")
+	e.deadLetter(e.subscribe(b, e.dead(sub)), events[0])
+}
+
+// The current position is past what did not match before, also at the end of the log.
+func adm4Tail(e *env) {
+	b, a := e.openAdmin()
+	sub := e.sub("adm.kept")
+	src := e.subscribe(b, sub)
+	kept, added := e.events(2, "adm.kept"), e.events(2, "adm.added")
+	e.publish(b, kept[0], added[0])
+	e.accept(src, kept[0])
+	e.quiet(src, e.absence()/2)
+	sub.Types = []string{"adm.kept", "adm.added"}
+	e.update(a, sub)
+	e.publish(b, added[1], kept[1])
+	e.accept(src, added[1], kept[1])
 }

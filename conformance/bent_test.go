@@ -43,6 +43,13 @@ func (b *bent) next(key string) int {
 	return b.n[key]
 }
 
+// counted is what next returned last.
+func (b *bent) counted(key string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.n[key]
+}
+
 // keep returns the first event that was kept under its id.
 func (b *bent) keep(ev event.Event) event.Event {
 	b.mu.Lock()
@@ -182,6 +189,16 @@ func delivers(change func(*event.Event)) func(*bent) {
 			change(&d.Value)
 			return d
 		}
+	}
+}
+
+// notWhen delivers all but some.
+func notWhen(drop func(*bentSource, *messaging.Delivery) bool) func(*bentSource, *messaging.Delivery) *messaging.Delivery {
+	return func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
+		if drop(s, d) {
+			return nil
+		}
+		return d
 	}
 }
 

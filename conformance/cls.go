@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/catchment-events/catchment/event"
 	"github.com/catchment-events/catchment/messaging"
 	"github.com/catchment-events/catchment/reactor"
 )
@@ -195,8 +196,23 @@ func cls2(e *env) {
 	e.pause(e.AckWait / 4)
 	src = e.subscribe(b, sub)
 	e.given("when a member had closed with one event unsettled and one waiting for a retry")
-	seen := e.collect(8, src)
-	e.ack(e.again(src, events[2], 2, from, due))
+	seen := make(map[string]event.Event)
+	retried := false
+	for range 8 {
+		d := e.receive(src)
+		if d.Value.ID() == events[2].ID() && !retried && !time.Now().Before(from) {
+			retried = true // it was due before the others had come, which took long
+			e.attempt(d, 2)
+			e.ack(d)
+			d = e.receive(src)
+		}
+		e.attempt(d, 1)
+		e.ack(d)
+		seen[d.Value.ID()+" "+d.Value.Source()] = d.Value
+	}
+	if !retried {
+		e.ack(e.again(src, events[2], 2, from, due))
+	}
 	seen[events[2].ID()+" "+events[2].Source()] = events[2]
 	e.contains(seen, events[1:])
 	e.quiet(src, e.absence())

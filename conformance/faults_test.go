@@ -1,16 +1,9 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"strings"
-	"sync"
-	"testing"
+	"slices"
 	"time"
-
-	"github.com/cloudevents/sdk-go/v2/types"
 
 	"github.com/catchment-events/catchment/event"
 	"github.com/catchment-events/catchment/messaging"
@@ -18,11 +11,29 @@ import (
 	"github.com/catchment-events/catchment/reactor"
 )
 
+// A fault is something that a broker does wrong, and the requirements that the
+// suite has to find broken.
+type fault struct {
+	name    string
+	breaks  string // IDs, or checks: ID/name
+	options memory.Options
+	wrap    func(*bent)
+	harness func(*Harness)
+	restart func(*memory.Broker) *memory.Broker // makes the broker durable, but for what this does
+}
+
+// allFaults are the faults, which stand with what they are about. They run in
+// bubbles, where their sleeps take no time and others come to rest meanwhile.
+func allFaults() []fault {
+	return slices.Concat(publishFaults, receiveFaults, endFaults, adminFaults, lossFaults, orderFaults, letterFaults, settingFaults)
+}
+
 // mute is a Settler that settles nothing and says that it did.
 type mute struct{}
 
 func (mute) Settle(context.Context, reactor.Outcome) error { return nil }
-func (mute) Extend(context.Context) (time.Time, error)     { return time.Now().Add(time.Hour), nil }
+
+func (mute) Extend(context.Context) (time.Time, error) { return time.Now().Add(time.Hour), nil }
 
 // waits returns when d has passed, and an error when something else happened.
 func (s *bentSource) waits(ctx context.Context, d time.Duration) error {
@@ -43,6 +54,22 @@ func (s *bentSource) never(ctx context.Context) (*messaging.Delivery, error) {
 		return nil, ctx.Err()
 	case <-s.ended:
 		return nil, messaging.ErrClosed
+	}
+}
+
+// keepsPublished keeps the publisher's event, and has each delivery changed by it.
+func keepsPublished(change func(d *messaging.Delivery, kept event.Event)) func(*bent) {
+	return func(b *bent) {
+		b.publish = func(ctx context.Context, events []event.Event) error {
+			for _, ev := range events {
+				b.keep(ev)
+			}
+			return b.Broker.Publish(ctx, events...)
+		}
+		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
+			change(d, b.keep(d.Value))
+			return d
+		}
 	}
 }
 
@@ -69,536 +96,3 @@ func seekAll(b *memory.Broker, to messaging.Start) {
 
 // sameBroker is a restart that forgets nothing.
 func sameBroker(b *memory.Broker) *memory.Broker { return b }
-
-// moreFaults are those of the design that the other tables do not have.
-var moreFaults = []fault{
-	// Loss.
-	{name: "drops the last on close", breaks: "CLS-1 CLS-2", wrap: func(b *bent) {
-		b.closing = func(s *bentSource) error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for i := range s.held {
-				if s.held[len(s.held)-1-i].Ack(context.Background()) == nil {
-					break
-				}
-			}
-			return s.Source.Close()
-		}
-	}},
-	{name: "forgets retries on close", breaks: "ACK-3/backing_off_while_closed", wrap: func(b *bent) {
-		var mu sync.Mutex
-		due, forgotten := make(map[string]time.Time), make(map[string]bool)
-		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
-			if o.Result == reactor.Retried && o.After > 0 {
-				mu.Lock()
-				due[key(d.source.sub)+d.inner.Value.ID()] = time.Now().Add(o.After)
-				mu.Unlock()
-			}
-			return d.inner.Settle(ctx, o)
-		}
-		b.closing = func(s *bentSource) error {
-			mu.Lock()
-			defer mu.Unlock()
-			for id, at := range due {
-				if strings.HasPrefix(id, key(s.sub)) && time.Now().Before(at) {
-					forgotten[id] = true
-				}
-			}
-			return s.Source.Close()
-		}
-		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			mu.Lock()
-			defer mu.Unlock()
-			if forgotten[key(s.sub)+d.Value.ID()] {
-				return nil
-			}
-			return d
-		}
-	}},
-	{name: "acks before the handler", breaks: "ACK-2 ACK-3 ACK-4 CLS-2 RUN-6", wrap: func(b *bent) {
-		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			d.Ack(context.Background())
-			return reactor.NewDelivery(d.Value, d.Info, d.Deadline(), mute{})
-		}
-	}},
-	{name: "acks on a context error", breaks: "ACK-2 RCV-4", wrap: func(b *bent) {
-		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
-			d, err := s.Source.Receive(ctx)
-			if err != nil && ctx.Err() != nil {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				for _, held := range s.held {
-					held.Ack(context.Background())
-				}
-			}
-			return d, err
-		}
-	}},
-	{name: "close cancels and acks", breaks: "CLS-1/broker", wrap: func(b *bent) {
-		var held []*messaging.Delivery
-		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			held = append(held, d)
-			return d
-		}
-		b.close = func() error {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			for _, d := range held {
-				d.Ack(context.Background())
-			}
-			return b.Broker.Close()
-		}
-	}},
-	{name: "poison blocks the rest", breaks: "RCV-5/no_event", wrap: func(b *bent) {
-		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
-			return b.Broker.Subscribe(ctx, sub, func(ctx context.Context, err error) {
-				b.next("poisoned " + key(sub))
-				report.Do(ctx, err)
-			})
-		}
-		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
-			d, err := s.Source.Receive(ctx)
-			b.mu.Lock()
-			poisoned := b.n["poisoned "+key(s.sub)] > 0
-			b.mu.Unlock()
-			if poisoned && err == nil {
-				return s.never(ctx)
-			}
-			return d, err
-		}
-	}},
-	{name: "lost after 5 retries", breaks: "RCV-2/attempts", wrap: func(b *bent) {
-		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			if d.Info.Attempt > 5 {
-				return nil
-			}
-			return d
-		}
-	}},
-	{name: "a restart loses everything", breaks: "PUB-11/restart SUB-9/restart DLQ-1/restart RCV-2/restart", restart: func(*memory.Broker) *memory.Broker { return memory.New(nil) }},
-	{name: "a restart skips", breaks: "SUB-9/restart RCV-2/restart", restart: func(b *memory.Broker) *memory.Broker {
-		seekAll(b, messaging.StartNew())
-		return b
-	}},
-	{name: "a restart loses the last", breaks: "PUB-11/restart", restart: func(b *memory.Broker) *memory.Broker {
-		// As far as anybody can tell who subscribes later.
-		to := memory.New(nil)
-		src, err := b.Subscribe(context.Background(), messaging.Subscription{Name: "copy"}, nil)
-		if err != nil {
-			return to
-		}
-		var all []event.Event
-		for {
-			ctx, cancel := context.WithTimeout(context.Background(), 1)
-			d, err := src.Receive(ctx)
-			cancel()
-			if err != nil {
-				break
-			}
-			all = append(all, d.Value)
-		}
-		to.Publish(context.Background(), all[:max(0, len(all)-1)]...)
-		return to
-	}},
-
-	// Duplicates.
-	{name: "enqueues twice", breaks: "PUB-1 PUB-3 ACK-1", wrap: func(b *bent) {
-		twice := make(map[string][]*messaging.Delivery)
-		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
-			if ctx.Err() != nil {
-				return s.Source.Receive(ctx)
-			}
-			b.mu.Lock()
-			if list := twice[key(s.sub)]; len(list) > 0 {
-				twice[key(s.sub)] = list[1:]
-				b.mu.Unlock()
-				return list[0], nil
-			}
-			b.mu.Unlock()
-			d, err := s.Source.Receive(ctx)
-			if err == nil && d.Info.Attempt == 1 {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				twice[key(s.sub)] = append(twice[key(s.sub)], reactor.NewDelivery(event.Clone(d.Value), d.Info, d.Deadline(), mute{}))
-			}
-			return d, err
-		}
-	}},
-	{name: "a lease ends early", breaks: "ACK-2 ACK-5 ACK-5/refused", wrap: func(b *bent) {
-		subscribes(func(sub *messaging.Subscription) { sub.AckWait /= 2 })(b)
-		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			return reactor.NewDelivery(d.Value, d.Info, d.Deadline().Add(s.sub.AckWait/2), d)
-		}
-	}},
-	{name: "a second Subscribe resets the position", breaks: "SUB-3 ACK-1", wrap: func(b *bent) {
-		b.subscribe = func(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
-			if b.next("open "+key(sub)) > 1 {
-				if a, err := messaging.AdminOf(b.Broker); err == nil {
-					a.Seek(ctx, sub, messaging.StartFirst())
-				}
-			}
-			return b.Broker.Subscribe(ctx, sub, report)
-		}
-	}},
-	{name: "a restart forgets acks", breaks: "ACK-1/restart SUB-9/restart", restart: func(b *memory.Broker) *memory.Broker {
-		seekAll(b, messaging.StartFirst())
-		return b
-	}},
-	{name: "a restart loses subscriptions", breaks: "ACK-1/restart SUB-9/restart", restart: func(b *memory.Broker) *memory.Broker {
-		all, _ := b.Subscriptions(context.Background())
-		for _, s := range all {
-			b.Delete(context.Background(), s.Subscription)
-		}
-		return b
-	}},
-	{name: "a restart loses dead letters", breaks: "DLQ-1/restart", restart: func(b *memory.Broker) *memory.Broker {
-		all, _ := b.Subscriptions(context.Background())
-		for _, s := range all {
-			if s.DeadLettersOf == "" {
-				b.DeleteDeadLetters(context.Background(), s.Name)
-			}
-		}
-		return b
-	}},
-
-	// Attempts.
-	{name: "attempts are lost when it is opened again", breaks: "SUB-9/close RCV-2/across_members", wrap: func(b *bent) {
-		epochs, first := make(map[string]int), make(map[string]int)
-		b.closing = func(s *bentSource) error {
-			b.mu.Lock()
-			epochs[key(s.sub)]++
-			b.mu.Unlock()
-			return s.Source.Close()
-		}
-		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			id := fmt.Sprint(key(s.sub), " ", epochs[key(s.sub)], " ", d.Value.ID())
-			if _, ok := first[id]; !ok && epochs[key(s.sub)] > 0 {
-				first[id] = d.Info.Attempt - 1
-			}
-			d.Info.Attempt -= first[id]
-			return d
-		}
-	}},
-	{name: "attempts are lost at a restart", breaks: "SUB-9/restart DLQ-1/restart", restart: func(b *memory.Broker) *memory.Broker {
-		all, _ := b.Subscriptions(context.Background())
-		for _, s := range all {
-			b.Delete(context.Background(), s.Subscription)
-			if src, err := b.Subscribe(context.Background(), s.Subscription, nil); err == nil {
-				src.Close()
-			}
-		}
-		return b
-	}},
-
-	// Order.
-	{name: "last in, first out", breaks: "PUB-2 RCV-3/log_order", wrap: func(b *bent) {
-		stacks := make(map[*bentSource][]*messaging.Delivery)
-		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			for {
-				now, cancel := context.WithTimeout(ctx, time.Nanosecond)
-				d, err := s.Source.Receive(now)
-				cancel()
-				if err != nil {
-					break
-				}
-				stacks[s] = append(stacks[s], d)
-			}
-			for n := len(stacks[s]); n > 0 && ctx.Err() == nil; n-- {
-				d := stacks[s][n-1]
-				stacks[s] = stacks[s][:n-1]
-				if time.Now().Before(d.Deadline()) {
-					return d, nil
-				}
-			}
-			b.mu.Unlock()
-			defer b.mu.Lock()
-			return s.Source.Receive(ctx)
-		}
-	}},
-	{name: "a retry breaks the order", breaks: "RCV-3/strict_order", wrap: func(b *bent) {
-		subscribes(func(sub *messaging.Subscription) {
-			if sub.MaxInFlight == 1 {
-				sub.MaxInFlight = 2
-			}
-		})(b)
-		gates := make(map[string]chan struct{})
-		open := make(map[*messaging.Delivery]func())
-		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
-			if s.sub.MaxInFlight != 1 {
-				return s.Source.Receive(ctx)
-			}
-			b.mu.Lock()
-			gate := gates[key(s.sub)]
-			if gate == nil {
-				gate = make(chan struct{}, 1)
-				gates[key(s.sub)] = gate
-			}
-			b.mu.Unlock()
-			select {
-			case gate <- struct{}{}:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-s.ended:
-				return nil, messaging.ErrClosed
-			}
-			d, err := s.Source.Receive(ctx)
-			if err != nil {
-				<-gate
-				return nil, err
-			}
-			free := sync.OnceFunc(func() { <-gate })
-			time.AfterFunc(time.Until(d.Deadline()), free)
-			b.mu.Lock()
-			open[d] = free
-			b.mu.Unlock()
-			return d, nil
-		}
-		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
-			err := d.inner.Settle(ctx, o)
-			b.mu.Lock()
-			free := open[d.inner]
-			b.mu.Unlock()
-			if free != nil {
-				free()
-			}
-			return err
-		}
-	}},
-
-	// Events.
-	{name: "changes the case of names", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) {
-		if v, ok := v1(ev).Extensions["ext"]; ok {
-			delete(v1(ev).Extensions, "ext")
-			v1(ev).Extensions["Ext"] = v
-		}
-	})},
-	{name: "time to the second", breaks: "EVT-3 RUN-9/settled_later", wrap: delivers(func(ev *event.Event) {
-		if c := v1(ev); c.Time != nil {
-			c.Time = &types.Timestamp{Time: c.Time.Time.Truncate(time.Second)}
-		}
-	})},
-	{name: "mangles UTF-8", breaks: "EVT-3", wrap: delivers(func(ev *event.Event) {
-		if c := v1(ev); c.Subject != nil {
-			var latin strings.Builder
-			for _, r := range *c.Subject {
-				latin.WriteRune(min(r, 0xFF))
-			}
-			c.Subject = ptr(latin.String())
-		}
-	})},
-	{name: "loses %", breaks: "EVT-3 EVT-3/types", wrap: delivers(func(ev *event.Event) { v1(ev).Type = strings.ReplaceAll(v1(ev).Type, "%", "") })},
-	{name: "shares extensions between deliveries", breaks: "EVT-5", wrap: func(b *bent) {
-		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			first := b.keep(d.Value)
-			v1(&d.Value).Extensions = v1(&first).Extensions
-			return d
-		}
-	}},
-	{name: "keeps the publisher's data", breaks: "EVT-4 EVT-4/after_publish", wrap: func(b *bent) {
-		b.publish = func(ctx context.Context, events []event.Event) error {
-			for _, ev := range events {
-				b.keep(ev)
-			}
-			return b.Broker.Publish(ctx, events...)
-		}
-		b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			d.Value.DataEncoded = bytes.Clone(b.keep(d.Value).DataEncoded)
-			return d
-		}
-	}},
-
-	// Start, filter, names.
-	{name: "StartNew begins one too early", breaks: "SUB-2/new", wrap: func(b *bent) {
-		b.publish = func(ctx context.Context, events []event.Event) error {
-			err := b.Broker.Publish(ctx, events...)
-			for range events {
-				if err == nil {
-					b.next("stored")
-				}
-			}
-			return err
-		}
-		subscribes(func(sub *messaging.Subscription) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if n := b.n["stored"]; sub.Start == messaging.StartNew() && n > 0 {
-				sub.Start = messaging.StartFrom(uint64(n))
-			}
-		})(b)
-	}},
-	{name: "ignores types", breaks: "SUB-8/match SUB-8/strange_types SUB-8/malformed", wrap: subscribes(func(sub *messaging.Subscription) { sub.Types = nil })},
-	{name: "one subscription steals from another", breaks: "SUB-6 EVT-5/subscriptions", wrap: func(b *bent) {
-		owner := make(map[string]string)
-		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			if s.sub.DeadLettersOf != "" {
-				return d
-			}
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if _, taken := owner[d.Value.ID()]; !taken {
-				owner[d.Value.ID()] = s.sub.Name
-			}
-			if owner[d.Value.ID()] != s.sub.Name {
-				return nil
-			}
-			return d
-		}
-	}},
-
-	// Time.
-	{name: "a long delay overflows", breaks: "ACK-3/a_day ACK-3/longest", wrap: settlesAs(func(_ *bentSource, o *reactor.Outcome) {
-		if o.After > time.Hour {
-			o.After = 0
-		}
-	})},
-	{name: "each delay is an hour", breaks: "ACK-3/delays ACK-3/at_once RUN-1 RUN-7", wrap: settlesAs(func(_ *bentSource, o *reactor.Outcome) {
-		if o.Result == reactor.Retried {
-			o.After = time.Hour
-		}
-	})},
-	{name: "an event that backs off blocks others", breaks: "ACK-3/others_go_on SUB-6 SUB-6/independent", wrap: func(b *bent) {
-		until := make(map[string]time.Time)
-		settlesAs(func(s *bentSource, o *reactor.Outcome) {
-			if o.Result == reactor.Retried && o.After > 0 {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				until[key(s.sub)] = time.Now().Add(o.After)
-			}
-		})(b)
-		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
-			b.mu.Lock()
-			wait := time.Until(until[key(s.sub)])
-			b.mu.Unlock()
-			if wait > 0 {
-				if err := s.waits(ctx, wait); err != nil {
-					return nil, err
-				}
-			}
-			return s.Source.Receive(ctx)
-		}
-	}},
-	{name: "delivers 2 s late", breaks: "PUB-1", wrap: func(b *bent) {
-		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
-			if err := s.waits(ctx, 2*time.Second); err != nil {
-				return nil, err
-			}
-			return s.Source.Receive(ctx)
-		}
-	}},
-
-	// Dead letters.
-	{name: "settled before the dead letter is stored", breaks: "DLQ-3", harness: func(h *Harness) {
-		open := h.OpenDeadFull
-		h.OpenDeadFull = func(t *testing.T) (Broker, func()) {
-			inner, room := open(t)
-			b := &bent{Broker: inner}
-			settlesInstead(reactor.Rejected, reactor.Acked)(b)
-			return b, room
-		}
-	}},
-
-	// Fencing.
-	{name: "a stale retry redelivers", breaks: "ACK-7", wrap: func(b *bent) {
-		b.later = make(map[string]*messaging.Delivery)
-		b.deliver = func(s *bentSource, d *messaging.Delivery) *messaging.Delivery {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.later[key(s.sub)+d.Value.ID()] = d
-			return reactor.NewDelivery(d.Value, d.Info, time.Time{}, &staleRetry{d, &lateSettler{b, key(s.sub) + d.Value.ID()}})
-		}
-	}},
-
-	// Members.
-	{name: "one member stalls another", breaks: "RCV-2/across_members CLS-1/gives_back", wrap: func(b *bent) {
-		var members []*bentSource
-		holds := func(s *bentSource) bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for _, d := range s.held {
-				if b.n[fmt.Sprintf("settled %p", d)] == 0 {
-					return true
-				}
-			}
-			return false
-		}
-		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
-			for {
-				stalled := false
-				b.mu.Lock()
-				if b.n[fmt.Sprintf("member %p", s)] == 0 {
-					if b.n == nil {
-						b.n = make(map[string]int)
-					}
-					b.n[fmt.Sprintf("member %p", s)]++
-					members = append(members, s)
-				}
-				for _, m := range members {
-					stalled = stalled || m != s && key(m.sub) == key(s.sub) && holds(m)
-				}
-				b.mu.Unlock()
-				if !stalled {
-					return s.Source.Receive(ctx)
-				}
-				if err := s.waits(ctx, 10*time.Millisecond); err != nil {
-					return nil, err
-				}
-			}
-		}
-		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
-			b.next(fmt.Sprintf("settled %p", d.inner))
-			return d.inner.Settle(ctx, o)
-		}
-	}},
-
-	// Lifecycle.
-	{name: "Close does not wait", breaks: "CLS-1", wrap: func(b *bent) {
-		b.closing = func(s *bentSource) error {
-			go func() {
-				time.Sleep(time.Millisecond)
-				s.Source.Close()
-			}()
-			return nil
-		}
-	}},
-	{name: "leaves a goroutine behind at each Close", breaks: "CLS-3 CLS-3/nothing_left_running", wrap: func(b *bent) {
-		b.closing = func(s *bentSource) error {
-			go func() { select {} }()
-			return s.Source.Close()
-		}
-	}},
-	{name: "a cancelled Publish says nothing was stored", breaks: "PUB-6/part_way", wrap: func(b *bent) {
-		b.publish = func(ctx context.Context, events []event.Event) error {
-			if err := ctx.Err(); err != nil && len(events) == 0 {
-				return err
-			}
-			if err := b.Broker.Publish(ctx, events...); err != nil {
-				return err
-			}
-			if b.next("calls")%3 == 0 && len(events) > 1 {
-				return errors.New("nothing was stored")
-			}
-			return nil
-		}
-	}},
-}
-
-// staleRetry retries whatever delivery of the event is the last.
-type staleRetry struct {
-	*messaging.Delivery
-	*lateSettler
-}
-
-func (s *staleRetry) Settle(ctx context.Context, o reactor.Outcome) error {
-	if o.Result == reactor.Retried {
-		return s.lateSettler.Settle(ctx, o)
-	}
-	return s.Delivery.Settle(ctx, o)
-}
-
-func (s *staleRetry) Extend(ctx context.Context) (time.Time, error) { return s.Delivery.Extend(ctx) }

@@ -47,6 +47,7 @@ func faultyHarness(f fault) Harness {
 		return bend(b)
 	}
 	good := h
+	h.OpenFull = func(t *testing.T) Broker { return bend(good.OpenFull(t)) }
 	h.OpenDiscarding = func(t *testing.T, events int) Broker { return bend(good.OpenDiscarding(t, events)) }
 	h.OpenDeadFull = func(t *testing.T) (Broker, func()) {
 		b, room := good.OpenDeadFull(t)
@@ -235,6 +236,7 @@ var legal = []struct {
 func TestLegalBrokers(t *testing.T) {
 	for _, l := range legal {
 		t.Run(strings.ReplaceAll(l.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			h := faultyHarness(l.fault)
 			h.fake = nil
 			h.Slack = l.slack

@@ -30,9 +30,12 @@ var found = []finds{
 	{judge: "overlap", faults: []string{"redelivers 2 ns early", "a lease ends early", "members have a copy each"}},
 	{judge: "attempt", faults: []string{"attempt is always 1", "attempt is from 0", "attempts are by member", "a release counts", "attempts are lost at a restart"}},
 	{judge: "fidelity", faults: []string{"drops an extension", "trims values", "trims data", "data as a string", "truncates at 64 KiB", "time to the microsecond", "mangles UTF-8", "decodes values twice"}},
-	{judge: "isolation", faults: []string{"shares events between deliveries", "shares data between deliveries"}, more: []fault{
-		{name: "has one map of extensions", wrap: sharesExtensions},
-		{name: "keeps what the publisher has", wrap: keepsThePublishers},
+	{judge: "isolation", faults: []string{"shares events between deliveries", "shares data between deliveries", "shares extensions between deliveries"}, more: []fault{
+		{name: "keeps what the publisher has", wrap: keepsPublished(func(d *messaging.Delivery, kept event.Event) {
+			if len(kept.DataEncoded) == len(d.Value.DataEncoded) {
+				d.Value.DataEncoded = kept.DataEncoded
+			}
+		})},
 	}},
 	{judge: "window", faults: []string{"no bound on what is out", "one too many is out"}},
 	{judge: "filter", faults: []string{"filters by prefix", "filters without case", "ignores types", "> is none or more tokens"}},
@@ -63,6 +66,7 @@ func TestHistoryFindsFaults(t *testing.T) {
 		}
 		for _, one := range faults {
 			t.Run(f.judge+"/"+one.name, func(t *testing.T) {
+				t.Parallel()
 				j, h := judgeNamed(t, f.judge), recorded(t, faultyHarness(one), 1)
 				v := j.find(h)
 				if v == nil {
@@ -109,38 +113,6 @@ func invents(b *bent) {
 func storesAndRefuses(b *bent) {
 	b.publish = func(ctx context.Context, events []event.Event) error {
 		return errors.Join(b.Broker.Publish(context.WithoutCancel(ctx), events...), ctx.Err())
-	}
-}
-
-// sharesExtensions gives all deliveries with an id the map of the first.
-func sharesExtensions(b *bent) {
-	var mu sync.Mutex
-	shared := make(map[string]map[string]any)
-	b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
-		mu.Lock()
-		defer mu.Unlock()
-		id, c := d.Value.ID(), v1(&d.Value)
-		if shared[id] == nil {
-			shared[id] = c.Extensions
-		}
-		c.Extensions = shared[id]
-		return d
-	}
-}
-
-// keepsThePublishers delivers the very data that was published.
-func keepsThePublishers(b *bent) {
-	b.publish = func(ctx context.Context, events []event.Event) error {
-		for _, ev := range events {
-			b.keep(ev)
-		}
-		return b.Broker.Publish(ctx, events...)
-	}
-	b.deliver = func(_ *bentSource, d *messaging.Delivery) *messaging.Delivery {
-		if kept := b.keep(d.Value).DataEncoded; len(kept) == len(d.Value.DataEncoded) {
-			d.Value.DataEncoded = kept
-		}
-		return d
 	}
 }
 

@@ -93,6 +93,6 @@ func (s *suite) judge(t *testing.T, j judge, all []*history) {
 	}
 	s.report.note(historyPart, j.name, result, "", 0)
 	if result == "not run" {
-		t.Skip("there is no history")
+		t.Skip("no workload has left a history to judge: their own failures say why")
 	}
 }

@@ -1,13 +1,10 @@
 package conformance
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/catchment-events/catchment/event"
-	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/internal/deadfull"
 	"github.com/catchment-events/catchment/provider/memory"
 )
 
@@ -34,9 +31,13 @@ func memoryHarness() Harness {
 			return b
 		},
 		OpenDeadFull: func(t *testing.T) (Broker, func()) {
-			b := &deadFull{Broker: memory.New(&memory.Options{MaxDeadLetters: 1})}
+			b := &deadfull.Broker{Bounded: memory.New(&memory.Options{MaxDeadLetters: 1})}
 			t.Cleanup(func() { b.Close() })
-			return b, func() { b.room(t) }
+			return b, func() {
+				if err := b.Room(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
 		},
 		Inject: func(t *testing.T, b Broker, header map[string][]string, body []byte) {
 			if err := b.(*memory.Broker).Inject(header, body); err != nil {
@@ -48,61 +49,12 @@ func memoryHarness() Harness {
 	}
 }
 
-// deadFull puts a dead letter of its own into each new subscription, which fills
-// its dead letters, until room is called.
-type deadFull struct {
-	*memory.Broker
-	mu     sync.Mutex
-	filled map[string]bool // under mu
-}
-
-func (b *deadFull) Subscribe(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if sub.DeadLettersOf == "" && !b.filled[sub.Name] {
-		src, err := b.Broker.Subscribe(ctx, sub, report)
-		if err != nil {
-			return nil, err
-		}
-		defer src.Close()
-		filler, err := event.New("/filler", "filler", nil)
-		if err == nil {
-			err = b.Publish(ctx, filler)
-		}
-		if err != nil {
-			return nil, err
-		}
-		d, err := src.Receive(ctx)
-		if err == nil {
-			err = d.Reject(ctx, "to fill the dead letters")
-		}
-		if err != nil {
-			return nil, err
-		}
-		if b.filled == nil {
-			b.filled = make(map[string]bool)
-		}
-		b.filled[sub.Name] = true
-	}
-	return b.Broker.Subscribe(ctx, sub, report)
-}
-
-func (b *deadFull) room(t *testing.T) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for name := range b.filled {
-		if _, err := b.DeleteDeadLetters(t.Context(), name); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestMemory(t *testing.T) { Run(t, memoryHarness()) }
 
 // The suite on the clock that servers have.
 func TestMemoryOnTheWallClock(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds")
+		t.Skip("the same suite again, in real time: left out by -short")
 	}
 	h := memoryHarness()
 	h.Bubble = false

@@ -151,3 +151,39 @@ func pub6Outcomes(e *env) {
 func pub6Completed(e *env) {
 	e.completed(func(src messaging.Source, events []event.Event) { e.acceptAll(src, events...) })
 }
+
+// The others of its call arrive, also where a Receive waits and the duplicate is
+// the first.
+func pub3First(e *env) {
+	b := e.open()
+	src := e.subscribe(b, e.sub())
+	ev, next := e.event("pub.first"), e.event("pub.first")
+	e.publish(b, ev)
+	e.accept(src, ev)
+	waiting := e.async(func() { e.accept(src, next) })
+	e.pause(e.AckWait / 20)
+	e.publish(b, ev, next)
+	waiting()
+}
+
+// It needs no room in a log that is at its bound; and what was refused is none.
+func pub3Full(e *env) {
+	b := e.openFull()
+	d := e.receive(e.subscribe(b, e.sub()))
+	e.publish(b, d.Value) // is stored already
+	ev := e.event("ret.full")
+	for range 2 { // a refused call leaves no ids
+		e.is(e.tryPublish(b, ev), messaging.ErrFull, "Publish to a log that is at its bound")
+	}
+}
+
+// Nothing has to go for it.
+func pub3Discards(e *env) {
+	b := e.discarding(5)
+	events := e.events(5, "ret.dup")
+	e.publish(b, events...)
+	e.publish(b, events[3:]...)
+	e.publish(b, events[4])
+	src := e.subscribe(b, e.sub())
+	e.accept(src, events...)
+}

@@ -9,14 +9,20 @@ import (
 
 	"github.com/catchment-events/catchment/event"
 	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/reactor"
 )
 
 var retChecks = map[string][]check{
 	"RET-1": {{name: "acked_or_not", do: ret1}},
-	"RET-2": {{name: "full", do: ret2, full: true}},
+	"RET-2": {
+		{name: "full", do: ret2, full: true},
+		{name: "each", do: ret2Each, full: true},
+		{name: "larger_than_the_log", do: ret2Larger, discards: true},
+	},
 	"RET-3": {
 		{name: "told", do: ret3, discards: true},
 		{name: "while_a_member_is_open", do: ret3Open, discards: true},
+		{name: "begins_later", do: ret3Start, discards: true, needs: Positions},
 	},
 }
 
@@ -183,4 +189,47 @@ func ret2(e *env) {
 	if after := kept(); !slices.Equal(before, after) {
 		e.failf("the log had %d events before the Publish that was refused, and other %d after it", len(before), len(after))
 	}
+}
+
+// Each event of the call has its error, also one that is in it twice.
+func ret2Each(e *env) {
+	b := e.openFull()
+	events := e.events(2, "ret.each")
+	err := e.tryPublish(b, events[0], events[1], events[0])
+	batch, ok := errors.AsType[*reactor.BatchError](err)
+	if !ok || len(batch.Errors) != 3 {
+		e.failf("Publish of three events to a log that is at its bound returned no BatchError of three: %v", err)
+	}
+	for i, err := range batch.Errors {
+		e.is(err, messaging.ErrFull, "event %d of a Publish to a log that is at its bound", i+1)
+	}
+}
+
+// A call that is larger than the log leaves its last events, or is refused.
+func ret2Larger(e *env) {
+	b := e.discarding(5)
+	events := e.events(8, "ret.larger")
+	err := e.tryPublish(b, events...)
+	src := e.subscribe(b, e.sub())
+	if err == nil {
+		e.accept(src, events[3:]...)
+	} else {
+		e.is(err, messaging.ErrFull, "Publish of 8 events to a log of 5")
+	}
+	e.fence(b, src, "ret.larger")
+}
+
+// Who begins at a position that is gone has lost nothing.
+func ret3Start(e *env) {
+	b := e.discarding(5)
+	events := e.events(12, "ret.start")
+	for _, ev := range events {
+		e.publish(b, ev)
+	}
+	var told losses
+	sub := e.startFrom(1)
+	src := e.subscribeReport(b, sub, told.report)
+	e.accept(src, events[7:]...)
+	e.fence(b, src, "ret.start")
+	told.told(e, sub, 0)
 }

@@ -98,7 +98,7 @@ func run3Timeout(e *env) {
 		mu.Lock()
 		cause, cut = context.Cause(ctx), time.Now()
 		mu.Unlock()
-		time.Sleep(e.AckWait / 4)
+		time.Sleep(e.AckWait / 4) // stands for cleaning up
 		mu.Lock()
 		returned = time.Now()
 		mu.Unlock()

@@ -83,16 +83,8 @@ func run4Again(e *env) {
 	ev := e.event("run.again")
 	e.publish(b, ev)
 	var handled calls
-	causes := make(chan error, 10)
-	r := e.start(src, func(ctx context.Context, ev event.Event) error {
-		handled.add(ctx, ev)
-		select {
-		case <-time.After(3 * e.AckWait):
-		case <-ctx.Done():
-		}
-		causes <- context.Cause(ctx)
-		return nil
-	}, nil)
+	h, causes := handled.slow(3 * e.AckWait)
+	r := e.start(src, h, nil)
 	select {
 	case err := <-causes:
 		e.ok(err, "the context of a handler with every other extension failing")
@@ -147,16 +139,8 @@ func run4Draining(e *env) {
 	ev := e.event("run.draining")
 	e.publish(b, ev)
 	var handled calls
-	causes := make(chan error, 10)
-	r := e.start(src, func(ctx context.Context, ev event.Event) error {
-		handled.add(ctx, ev)
-		select {
-		case <-time.After(3 * e.AckWait):
-		case <-ctx.Done():
-		}
-		causes <- context.Cause(ctx)
-		return nil
-	}, &messaging.Options{DrainTimeout: e.long()})
+	h, causes := handled.slow(3 * e.AckWait)
+	r := e.start(src, h, &messaging.Options{DrainTimeout: e.long()})
 	e.await("the handler", func() bool { return handled.len() == 1 })
 	r.cancel()
 	e.ok(r.wait(e.lenient(4*e.AckWait)), "Run whose context ended")

@@ -56,6 +56,10 @@ var subChecks = map[string][]check{
 	"SUB-10": {
 		{name: "not_before", do: sub10NotBefore, needs: Expires},
 		{name: "after", do: sub10After, needs: Expires},
+		{name: "idle", do: sub10Idle, needs: Expires},
+		{name: "refused_and_closed_again", do: sub10Renewed, needs: Expires},
+		{name: "admin", do: sub10Admin, needs: Expires},
+		{name: "dead_letters", do: sub10Letters, needs: Expires},
 	},
 }
 

@@ -100,6 +100,7 @@ func TestRun(t *testing.T) {
 		"open fails":              {has: []string{"no broker today"}, hasNot: []string{"did not end"}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubprocess$", "-test.v")
 			cmd.Env = append(os.Environ(), subprocessVariable+"="+name)
 			raw, err := cmd.CombinedOutput()
