@@ -94,6 +94,7 @@ type incarnation struct {
 	sub          messaging.Subscription
 	consumer     natsjs.Consumer
 	stream, name string
+	replies      string // prefix of the subjects of its acknowledgements
 	note         string // prefix of the subjects of its notes
 	moved        bool   // by Seek
 	record       uint64 // the sequence of what says so
@@ -154,6 +155,7 @@ func (b *Broker) incarnation(ctx context.Context, id messaging.Subscription) (*i
 		consumer: c,
 		stream:   info.Stream,
 		name:     name,
+		replies:  "$JS.ACK." + info.Stream + "." + name + ".",
 		note:     fmt.Sprintf("%s.credit.%s.%d.", b.cfg.deadPrefix(), name, info.Created.UnixNano()),
 		moved:    record > 0,
 		record:   record,

@@ -101,9 +101,9 @@ func (m *member) give(ctx context.Context, back []*message) error {
 	last := len(back) - 1
 	var errs []error
 	for _, p := range back[:last] {
-		errs = append(errs, m.broker.nc.Publish(p.Msg.Reply, []byte(ackNak)))
+		errs = append(errs, m.broker.nc.Publish(p.Msg.Reply, ackNak))
 	}
-	_, err := m.broker.nc.RequestWithContext(ctx, back[last].Msg.Reply, []byte(ackNak))
+	_, err := m.broker.nc.RequestWithContext(ctx, back[last].Msg.Reply, ackNak)
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("jetstream: subscription %q: give back: %w", m.id.Name, err)
 	}

@@ -22,14 +22,13 @@ func TestStuckCallbackOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	release := make(chan struct{})
+	entered, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
-	if _, err := nc.Subscribe("mine", func(*nats.Msg) { <-release }); err != nil {
+	if _, err := nc.Subscribe("mine", func(*nats.Msg) { close(entered); <-release }); err != nil {
 		t.Fatal(err)
 	}
 	_ = nc.Publish("mine", nil)
-	_ = nc.Flush()
-	time.Sleep(100 * time.Millisecond)
+	<-entered
 	b := broker(t, nc, jetstream.Config{})
 	src, err := b.Subscribe(t.Context(), messaging.Subscription{Name: "s", AckWait: time.Second, MaxAttempts: 2}, nil)
 	if err != nil {
@@ -248,7 +247,9 @@ func TestRejectTooLate(t *testing.T) {
 	t.Logf("the other member has it, attempt %d, %v after the deadline", d2.Info.Attempt, time.Since(d.Deadline()))
 	l.hold(false)
 	t.Log("Reject:", <-rejected, time.Since(d.Deadline()), "after the deadline")
-	time.Sleep(100 * time.Millisecond)
+	if err := nc.Flush(); err != nil { // the server has what Reject had to say
+		t.Fatal(err)
+	}
 	if err := d2.Retry(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -291,10 +292,10 @@ func TestSurplusThatCannotBeNoted(t *testing.T) {
 	}
 	for range 4 {
 		receive(200)
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // nothing is received: there is a surplus
 	}
 	unbound()
-	time.Sleep(11 * time.Second)
+	time.Sleep(11 * time.Second) // the longest pause between two tries to bury is ten
 	all, err := b.Subscriptions(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -159,17 +159,17 @@ func (b *Broker) Publish(ctx context.Context, events ...event.Event) error {
 	if err := messaging.CheckEvents(b.limit, events...); err != nil {
 		return err
 	}
-	msgs := make([]*nats.Msg, len(events))
-	for i, e := range events {
-		header := make(nats.Header, 12)
-		body, err := event.NATS.Encode(e, header)
-		if err != nil {
-			return fmt.Errorf("%w: %w", messaging.ErrInvalid, err)
+	msg := &nats.Msg{Header: make(nats.Header, 12)} // one after another of the events
+	errs := b.publish.publishEach(ctx, len(events), func(i int) (_ *nats.Msg, err error) {
+		e := events[i]
+		clear(msg.Header)
+		if msg.Data, err = event.NATS.Encode(e, msg.Header); err != nil {
+			return nil, fmt.Errorf("%w: %w", messaging.ErrInvalid, err)
 		}
-		header[natsjs.MsgIDHeader] = []string{messageID(e.Source(), e.ID())}
-		msgs[i] = &nats.Msg{Subject: subject(b.cfg.Prefix, e.Type()), Header: header, Data: body}
-	}
-	errs := b.publish.publish(ctx, msgs...)
+		msg.Header[natsjs.MsgIDHeader] = []string{messageID(e)}
+		msg.Subject = subject(b.cfg.Prefix, e.Type())
+		return msg, nil
+	})
 	switch {
 	case errs == nil:
 		return nil

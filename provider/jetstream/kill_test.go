@@ -128,21 +128,13 @@ func workerRole(url, file string) error {
 	}, &messaging.Options{Concurrency: 4})
 }
 
+// lines returns what a process has written to a file, or has not yet.
 func lines(file string) ([]string, error) {
-	f, err := os.Open(file)
-	if os.IsNotExist(err) {
-		return nil, nil
-	}
-	if err != nil {
+	b, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
-	defer f.Close()
-	var out []string
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		out = append(out, s.Text())
-	}
-	return out, s.Err()
+	return strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' }), nil
 }
 
 // A process is a role that is killed and started again.

@@ -117,7 +117,7 @@ func (m *member) probe(due []*message) {
 		token := m.token
 		m.probes[token] = probe{p, time.Now()}
 		m.mu.Unlock()
-		if err := m.broker.nc.PublishMsg(&nats.Msg{Subject: p.Msg.Reply, Reply: m.inbox + "k." + formatToken(token), Data: []byte(ackProgress)}); err != nil {
+		if err := m.broker.nc.PublishMsg(&nats.Msg{Subject: p.Msg.Reply, Reply: m.inbox + "k." + formatToken(token), Data: ackProgress}); err != nil {
 			m.mu.Lock()
 			delete(m.probes, token)
 			m.mu.Unlock()
@@ -188,7 +188,7 @@ func (m *member) extend(ctx context.Context, p *message, lost *bool) (began time
 			return time.Time{}, reactor.ErrLost
 		}
 		began = time.Now()
-		if _, err = m.broker.nc.RequestWithContext(ctx, p.Msg.Reply, []byte(ackProgress)); err == nil || ctx.Err() != nil {
+		if _, err = m.broker.nc.RequestWithContext(ctx, p.Msg.Reply, ackProgress); err == nil || ctx.Err() != nil {
 			return began, err
 		}
 		// Nobody there, or not connected, for now.

@@ -123,14 +123,10 @@ func TestLargestDeadLetter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(time.Second)
-	all, err := b.Subscriptions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all[0].DeadLetters != 2 {
-		t.Errorf("%+v", all[0])
-	}
+	within(t, 5*time.Second, "two dead letters", func() bool {
+		all, err := b.Subscriptions(t.Context())
+		return err == nil && all[0].DeadLetters == 2
+	})
 }
 
 // TestCloseWhileKept closes a member while what it could not decode is stored:

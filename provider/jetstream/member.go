@@ -189,9 +189,10 @@ func (m *member) handOut(ctx context.Context, p *message) (*messaging.Delivery, 
 		m.undecodable(p, err)
 		return nil, nil
 	}
+	var now time.Time
 	for {
 		m.mu.Lock()
-		now := time.Now()
+		now = time.Now()
 		if p.handled {
 			m.mu.Unlock()
 			return nil, nil
@@ -208,11 +209,13 @@ func (m *member) handOut(ctx context.Context, p *message) (*messaging.Delivery, 
 	}
 	defer m.mu.Unlock()
 	m.drop(p)
-	h := &handed{member: m, message: p, deadline: time.Now().Add(m.settings().AckWait)}
+	sub := m.settings()
+	h := &p.handed
+	*h = handed{member: m, message: p, deadline: now.Add(sub.AckWait)}
 	m.out[h] = struct{}{}
 	return reactor.NewDelivery(e, reactor.Info{
 		Attempt:     p.attempt(),
-		MaxAttempts: m.settings().MaxAttempts,
+		MaxAttempts: sub.MaxAttempts,
 		Sequence:    p.sequence,
 		Stored:      p.stored,
 		Annotations: m.annotations(p),
@@ -237,7 +240,7 @@ func (m *member) decode(p *message) (event.Event, error) {
 	if err != nil {
 		return e, err
 	}
-	if want := subject(m.prefix, e.Type()); want != p.Msg.Subject {
+	if !isSubject(p.Msg.Subject, m.prefix, e.Type()) {
 		return e, fmt.Errorf("subject %q is not that of its type %q", p.Msg.Subject, e.Type())
 	}
 	return e, nil
@@ -266,10 +269,7 @@ func (m *member) message(msg *nats.Msg) {
 		}
 		return
 	}
-	m.mu.Lock()
-	heard := m.heard
-	m.mu.Unlock()
-	p, err := newMessage(msg, m.now(), heard)
+	p, err := newMessage(msg, m.now(), now)
 	if err == errForeign {
 		return
 	}
@@ -278,6 +278,7 @@ func (m *member) message(msg *nats.Msg) {
 		return
 	}
 	m.mu.Lock()
+	p.lease = m.heard
 	m.pulls.outstanding = max(0, m.pulls.outstanding-1)
 	m.pulls.contact = now
 	if p.of.note != m.now().note { // moved just now

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,19 +32,25 @@ type message struct {
 	probed  time.Time // when the last extension was asked for; zero: answered
 	handled bool      // out of the member's keeping
 	storing bool      // its letter is being stored, and who does that settles it
+
+	handed handed // its delivery, once there is one: here, to be one piece of memory
 }
 
 // The acknowledgements of JetStream.
-const (
-	ackDone     = "+ACK"
-	ackNak      = "-NAK"
-	ackProgress = "+WPI"
-	ackTerm     = "+TERM"
+var (
+	ackDone     = []byte("+ACK")
+	ackNak      = []byte("-NAK")
+	ackProgress = []byte("+WPI")
+	ackTerm     = []byte("+TERM")
 )
 
-// newMessage returns the message, or an error if it is not from that incarnation
-// of the subscription.
-func newMessage(msg *nats.Msg, of *incarnation, lease time.Time) (*message, error) {
+// newMessage returns the message that has arrived now, or an error if it is not
+// from that incarnation of the subscription. Its lease is for the member to set.
+func newMessage(msg *nats.Msg, of *incarnation, now time.Time) (*message, error) {
+	p := &message{Msg: msg, of: of, arrived: now}
+	if p.parseReply() {
+		return p, nil
+	}
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, err
@@ -50,17 +58,35 @@ func newMessage(msg *nats.Msg, of *incarnation, lease time.Time) (*message, erro
 	if meta.Consumer != of.name || meta.Stream != of.stream {
 		return nil, errForeign
 	}
-	return &message{
-		Msg:       msg,
-		of:        of,
-		sequence:  meta.Sequence.Stream,
-		delivery:  meta.Sequence.Consumer,
-		delivered: int(meta.NumDelivered),
-		counted:   meta.NumDelivered == 1,
-		stored:    meta.Timestamp,
-		arrived:   time.Now(),
-		lease:     lease,
-	}, nil
+	p.place(meta.NumDelivered, meta.Sequence.Stream, meta.Sequence.Consumer, meta.Timestamp)
+	return p, nil
+}
+
+// parseReply is Metadata for the form of a reply subject that servers write by
+// default, without a slice of its tokens for each message. It reports whether the
+// subject has that form, and is of the incarnation; of any other it takes nothing.
+func (m *message) parseReply() bool {
+	rest, ok := strings.CutPrefix(m.Msg.Reply, m.of.replies)
+	if !ok {
+		return false
+	}
+	var numbers [5]uint64 // delivered, in the stream, of the consumer, stored, pending
+	for i := range numbers {
+		token, after, more := strings.Cut(rest, ".")
+		n, err := strconv.ParseUint(token, 10, 64)
+		if err != nil || more != (i < len(numbers)-1) {
+			return false
+		}
+		numbers[i], rest = n, after
+	}
+	m.place(numbers[0], numbers[1], numbers[2], time.Unix(0, int64(numbers[3])))
+	return true
+}
+
+// place notes where the message stands, by the server's numbers.
+func (m *message) place(delivered, sequence, delivery uint64, stored time.Time) {
+	m.delivered, m.sequence, m.delivery, m.stored = int(delivered), sequence, delivery, stored
+	m.counted = delivered == 1
 }
 
 // errForeign is why a message is left alone: the subscription was moved since.
@@ -93,23 +119,23 @@ func (m *message) Headers() nats.Header { return m.Msg.Header }
 func (m *message) Subject() string      { return m.Msg.Subject }
 func (m *message) Reply() string        { return m.Msg.Reply }
 
-func (m *message) Ack() error        { return m.Respond([]byte(ackDone)) }
-func (m *message) Nak() error        { return m.Respond([]byte(ackNak)) }
-func (m *message) InProgress() error { return m.Respond([]byte(ackProgress)) }
-func (m *message) Term() error       { return m.Respond([]byte(ackTerm)) }
+func (m *message) Ack() error        { return m.Respond(ackDone) }
+func (m *message) Nak() error        { return m.Respond(ackNak) }
+func (m *message) InProgress() error { return m.Respond(ackProgress) }
+func (m *message) Term() error       { return m.Respond(ackTerm) }
 
 func (m *message) DoubleAck(ctx context.Context) error { return m.Msg.AckSync(nats.Context(ctx)) }
 
 func (m *message) NakWithDelay(delay time.Duration) error { return m.Respond(nakAfter(delay)) }
 
 func (m *message) TermWithReason(reason string) error {
-	return m.Respond([]byte(ackTerm + " " + reason))
+	return m.Respond(fmt.Appendf(nil, "%s %s", ackTerm, reason))
 }
 
 // nakAfter is the acknowledgement that asks for another delivery after a delay.
 func nakAfter(delay time.Duration) []byte {
 	if delay <= 0 {
-		return []byte(ackNak)
+		return ackNak
 	}
 	return fmt.Appendf(nil, `%s {"delay": %d}`, ackNak, delay.Nanoseconds())
 }

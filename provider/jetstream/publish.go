@@ -1,9 +1,7 @@
 package jetstream
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/catchment-events/catchment/messaging"
 	"github.com/catchment-events/catchment/reactor"
@@ -26,6 +23,8 @@ const (
 	minPublishBackoff = 20 * time.Millisecond
 	maxPublishBackoff = 500 * time.Millisecond
 )
+
+var publishBackoff = reactor.Exponential(minPublishBackoff, maxPublishBackoff)
 
 // A publisher sends messages and waits for the server's answers, of many
 // callers at once, over one reply inbox. A message goes out in as many rounds
@@ -51,21 +50,26 @@ type publisher struct {
 
 // A sending is one message of one call.
 type sending struct {
-	call *call
-	msg  *nats.Msg
-	// Below: under the publisher's mu.
-	slot   bool     // it has one of the window
-	open   bool     // counted in call.open
-	tokens []uint64 // of rounds that have no answer yet
+	call  *call
+	index int
+	sent  bool // once at least; before, nobody but its call knows of it
+	// Below: under the publisher's mu, once it was sent.
+	slot   bool      // it has one of the window
+	open   bool      // counted in call.open
+	tokens []uint64  // of rounds that have no answer yet
+	first  [1]uint64 // room for tokens: most messages are sent once
 	stored bool
 	err    error // why the last answer was a refusal
 	final  bool  // no use in sending it again
 }
 
-// A call is the messages of one Publish.
+// A call is the messages of one Publish. They are made one at a time, each when
+// it is sent, and again should it be sent again: the server is at work by the
+// time the second is made, and so they can share the memory that they are in.
 type call struct {
-	open int           // messages of this round without an answer; under the publisher's mu
-	done chan struct{} // room for one: open has come to 0
+	message func(index int) (*nats.Msg, error) // valid until the next is made
+	open    int                                // messages of this round without an answer; under the publisher's mu
+	done    chan struct{}                      // room for one: open has come to 0
 }
 
 func newPublisher(nc *nats.Conn, maxPending int) (*publisher, error) {
@@ -90,30 +94,41 @@ func (p *publisher) close() {
 	_ = p.sub.Unsubscribe()
 }
 
+// ended is why a call goes on no longer: the publisher is closed, or ctx is over.
+func (p *publisher) ended(ctx context.Context) error {
+	if err := context.Cause(p.ctx); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
 // publish sends the messages and returns an error for each: nil, it is stored;
 // one that wraps ErrUnknown, it may be; any other, it is not. A nil slice says
 // that all are stored.
 func (p *publisher) publish(ctx context.Context, msgs ...*nats.Msg) []error {
-	if len(msgs) == 0 {
+	return p.publishEach(ctx, len(msgs), func(i int) (*nats.Msg, error) { return msgs[i], nil })
+}
+
+// publishEach is publish for so many messages, which it asks for in their order,
+// and uses until it asks for the next.
+func (p *publisher) publishEach(ctx context.Context, messages int, message func(index int) (*nats.Msg, error)) []error {
+	if messages == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
-	c := &call{done: make(chan struct{}, 1)}
-	all := make([]sending, len(msgs))
-	todo := make([]*sending, len(msgs))
-	for i, m := range msgs {
-		all[i] = sending{call: c, msg: m}
-		todo[i] = &all[i]
+	c := &call{message: message, done: make(chan struct{}, 1)}
+	all := make([]sending, messages)
+	todo := make([]*sending, messages)
+	for i := range all {
+		s := &all[i]
+		s.call, s.index, s.tokens = c, i, s.first[:0]
+		todo[i] = s
 	}
-	backoff := reactor.Exponential(minPublishBackoff, maxPublishBackoff)
 	for round := 1; ; round++ {
 		p.round(ctx, c, todo)
-		if todo = p.unstored(todo); len(todo) == 0 || ctx.Err() != nil {
+		if todo = p.unstored(todo); len(todo) == 0 || p.ended(ctx) != nil {
 			break
 		}
-		p.pause(ctx, backoff(round))
+		p.pause(ctx, publishBackoff(round))
 	}
 	return p.results(ctx, all)
 }
@@ -135,11 +150,16 @@ func (p *publisher) round(ctx context.Context, c *call, todo []*sending) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for i, s := range todo {
+		m, err := c.message(s.index)
+		if err != nil {
+			p.refuse(s, err)
+			continue
+		}
 		if !p.enter(ctx, s, timer) {
 			p.skip(todo[i:])
 			return
 		}
-		if err := p.send(s); err != nil {
+		if err := p.send(s, m); err != nil {
 			p.refuse(s, err)
 		}
 	}
@@ -152,6 +172,8 @@ func (p *publisher) round(ctx context.Context, c *call, todo []*sending) {
 		case <-c.done:
 			return
 		case <-ctx.Done():
+			return
+		case <-p.ctx.Done():
 			return
 		case <-timer.C:
 			p.mu.Lock()
@@ -168,11 +190,13 @@ func (p *publisher) round(ctx context.Context, c *call, todo []*sending) {
 // needs no more sending, so this waits for the server, for as long as timer
 // runs.
 func (p *publisher) enter(ctx context.Context, s *sending, timer *time.Timer) bool {
-	p.mu.Lock()
-	has := s.slot
-	p.mu.Unlock()
-	if has {
-		return true
+	if s.sent {
+		p.mu.Lock()
+		has := s.slot
+		p.mu.Unlock()
+		if has {
+			return true
+		}
 	}
 	select {
 	case p.window <- struct{}{}:
@@ -182,13 +206,17 @@ func (p *publisher) enter(ctx context.Context, s *sending, timer *time.Timer) bo
 		case p.window <- struct{}{}:
 		case <-ctx.Done():
 			return false
+		case <-p.ctx.Done():
+			return false
 		case <-timer.C:
 			return false
 		}
 	}
-	p.mu.Lock()
+	if s.sent {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+	}
 	s.slot = true
-	p.mu.Unlock()
 	return true
 }
 
@@ -200,17 +228,18 @@ func (p *publisher) leave(s *sending) {
 	}
 }
 
-// send registers a token for the message and sends it.
-func (p *publisher) send(s *sending) error {
+// send registers a token for the message, which has entered, and sends it.
+func (p *publisher) send(s *sending, m *nats.Msg) error {
 	p.mu.Lock()
+	s.sent = true
 	p.next++
 	token := p.next
 	p.waiting[token] = s
 	s.tokens = append(s.tokens, token)
 	p.mu.Unlock()
 
-	s.msg.Reply = p.inbox + strconv.FormatUint(token, 36)
-	err := p.nc.PublishMsg(s.msg)
+	m.Reply = p.reply(token)
+	err := p.nc.PublishMsg(m) // which keeps nothing of it
 	if err != nil {
 		// It went nowhere: no answer will come for this token.
 		p.mu.Lock()
@@ -218,6 +247,12 @@ func (p *publisher) send(s *sending) error {
 		p.mu.Unlock()
 	}
 	return err
+}
+
+// reply is the subject that a token's answer comes under.
+func (p *publisher) reply(token uint64) string {
+	var buf [64]byte
+	return string(strconv.AppendUint(append(buf[:0], p.inbox...), token, 36))
 }
 
 // forget drops a token. p.mu is held.
@@ -252,7 +287,7 @@ func (p *publisher) refuse(s *sending, err error) {
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		s.err, s.final = fmt.Errorf("%w: %w", messaging.ErrTooLarge, err), true
-	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining):
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, messaging.ErrInvalid):
 		s.final = true
 	}
 	p.answered(s)
@@ -300,56 +335,6 @@ func (p *publisher) answer(m *nats.Msg) {
 	}
 }
 
-// parseAck reads a publish acknowledgement: stored, or an error that may be
-// final.
-func parseAck(m *nats.Msg) (stored, final bool, err error) {
-	if bytes.HasPrefix(m.Data, []byte(`{"stream":`)) {
-		return true, false, nil
-	}
-	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		return false, false, natsjs.ErrNoStreamResponse
-	}
-	var ack struct {
-		Error  *natsjs.APIError `json:"error"`
-		Stream string           `json:"stream"`
-	}
-	if err := json.Unmarshal(m.Data, &ack); err != nil {
-		return false, false, fmt.Errorf("%w: %w", natsjs.ErrInvalidJSAck, err)
-	}
-	if ack.Error == nil {
-		return ack.Stream != "", false, natsjs.ErrInvalidJSAck
-	}
-	switch code := ack.Error.ErrorCode; {
-	case code == codeStoreFailed && isLimit(ack.Error.Description):
-		return false, true, fmt.Errorf("%w: %w", messaging.ErrFull, ack.Error)
-	case code == codeMessageTooLarge, code == codeHeaderTooLarge:
-		return false, true, fmt.Errorf("%w: %w", messaging.ErrTooLarge, ack.Error)
-	case code == codeDuplicateInProcess, ack.Error.Code == 503, ack.Error.Code == 500:
-		return false, false, ack.Error
-	}
-	return false, true, ack.Error
-}
-
-// The server's error codes that mean something to a publisher.
-const (
-	codeMessageTooLarge    natsjs.ErrorCode = 10054
-	codeStoreFailed        natsjs.ErrorCode = 10077
-	codeHeaderTooLarge     natsjs.ErrorCode = 10097
-	codeDuplicateInProcess natsjs.ErrorCode = 10158
-
-	codeWrongSequence          natsjs.ErrorCode = 10071
-	codeWrongSequenceInCluster natsjs.ErrorCode = 10164
-)
-
-// isLimit tells the bound of a stream from other reasons of a failed store.
-func isLimit(description string) bool {
-	switch description {
-	case "maximum messages exceeded", "maximum bytes exceeded", "maximum messages per subject exceeded":
-		return true
-	}
-	return false
-}
-
 // unstored returns what another round makes sense for.
 func (p *publisher) unstored(todo []*sending) []*sending {
 	p.mu.Lock()
@@ -369,6 +354,8 @@ func (p *publisher) pause(ctx context.Context, d time.Duration) {
 	for {
 		select {
 		case <-ctx.Done():
+			return
+		case <-p.ctx.Done():
 			return
 		case <-time.After(d):
 		}
@@ -398,7 +385,7 @@ func (p *publisher) results(ctx context.Context, all []sending) (errs []error) {
 		err := s.err
 		if !s.final {
 			// Given up because ctx has ended.
-			err = context.Cause(ctx)
+			err = p.ended(ctx)
 			if s.err != nil {
 				err = fmt.Errorf("%w: %w", err, s.err)
 			}

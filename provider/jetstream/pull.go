@@ -82,13 +82,16 @@ func (u *usage) target(now time.Time, most int) int {
 // want returns how many messages to pull now, and counts them as asked for.
 // m.mu is held.
 func (m *member) want(now time.Time) int {
-	if m.err != nil || m.stale || now.Before(m.pulls.after) || !m.broker.nc.IsConnected() {
+	if m.err != nil || m.stale || now.Before(m.pulls.after) {
 		return 0
 	}
 	target := m.usage.target(now, m.now().most)
 	have := len(m.ready) + m.pulls.outstanding
 	if have > target/2 {
 		m.gap.behind = m.gap.behind || m.pulls.outstanding == 0
+		return 0
+	}
+	if !m.broker.nc.IsConnected() {
 		return 0
 	}
 	n := target - have

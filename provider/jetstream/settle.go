@@ -112,8 +112,8 @@ func (m *member) respond(ctx context.Context, p *message, ack []byte) error {
 }
 
 // finish sends the acknowledgement that ends a message for this subscription.
-func (m *member) finish(ctx context.Context, p *message, ack string) error {
-	if err := m.respond(ctx, p, []byte(ack)); err != nil {
+func (m *member) finish(ctx context.Context, p *message, ack []byte) error {
+	if err := m.respond(ctx, p, ack); err != nil {
 		return err
 	}
 	if p.credit > 0 {

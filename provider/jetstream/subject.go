@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"slices"
 	"strings"
+
+	"github.com/catchment-events/catchment/event"
 )
 
 // An event's subject is the broker's prefix and the tokens of its type, each
@@ -40,12 +42,25 @@ func appendToken(b []byte, token string) []byte {
 
 // subject returns the subject of events of a type.
 func subject(prefix, typ string) string {
-	b := make([]byte, 0, len(prefix)+1+len(typ)+16)
+	var buf [128]byte
+	return string(appendSubject(buf[:0], prefix, typ))
+}
+
+// isSubject reports whether s is the subject of events of a type.
+func isSubject(s, prefix, typ string) bool {
+	var buf [128]byte
+	return string(appendSubject(buf[:0], prefix, typ)) == s
+}
+
+// appendSubject appends the subject of events of a type.
+func appendSubject(b []byte, prefix, typ string) []byte {
 	b = append(b, prefix...)
-	for token := range strings.SplitSeq(typ, ".") {
+	for more := true; more; {
+		var token string
+		token, typ, more = strings.Cut(typ, ".")
 		b = appendToken(append(b, '.'), token)
 	}
-	return string(b)
+	return b
 }
 
 // filters returns the subjects that patterns select, which must have passed
@@ -92,10 +107,9 @@ func covers(q, p string) bool {
 
 // messageID is an event's identity for the server's deduplication: a hash, for
 // source and id are of any length, and only together unique [PUB-3].
-func messageID(source, id string) string {
-	h := sha256.New()
-	h.Write([]byte(source))
-	h.Write([]byte{0})
-	h.Write([]byte(id))
-	return base64.RawURLEncoding.EncodeToString(h.Sum(make([]byte, 0, sha256.Size))[:24])
+func messageID(e event.Event) string {
+	var identity [128]byte
+	var id [32]byte
+	sum := sha256.Sum256(event.AppendIdentity(identity[:0], e))
+	return string(base64.RawURLEncoding.AppendEncode(id[:0], sum[:24]))
 }

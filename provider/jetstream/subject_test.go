@@ -27,6 +27,9 @@ func TestSubject(t *testing.T) {
 		if got := subject("p", tt.typ); got != tt.want {
 			t.Errorf("subject(%q) = %q, want %q", tt.typ, got, tt.want)
 		}
+		if !isSubject(tt.want, "p", tt.typ) || isSubject(tt.want+".x", "p", tt.typ) || isSubject(tt.want, "q", tt.typ) {
+			t.Errorf("isSubject does not tell that of type %q from others", tt.typ)
+		}
 	}
 }
 
@@ -111,8 +114,13 @@ func FuzzSubject(f *testing.F) {
 
 func TestMessageIDTellsSourceFromID(t *testing.T) {
 	seen := make(map[string]string)
-	for _, id := range [][2]string{{"a", "b"}, {"ab", ""}, {"", "ab"}, {"a", "B"}, {"b", "a"}, {"/x", "1"}, {"/x1", ""}} {
-		key := messageID(id[0], id[1])
+	for _, id := range [][2]string{{"a", "b"}, {"ab", "a"}, {"a", "ab"}, {"a", "B"}, {"b", "a"}, {"/x", "1"}, {"/x1", "x"}} {
+		e, err := event.New(id[0], "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.SetID(id[1])
+		key := messageID(e)
 		if other, ok := seen[key]; ok {
 			t.Errorf("%q and %q have the same message id", id, other)
 		}

@@ -11,6 +11,35 @@ import (
 	"github.com/catchment-events/catchment/provider/jetstream"
 )
 
+// arrivals watches what events reach a server, over a connection of its own.
+func arrivals(t *testing.T, addr string) *nats.Subscription {
+	t.Helper()
+	nc, err := nats.Connect("nats://" + addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	s, err := nc.SubscribeSync("catchment.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SetPendingLimits(-1, -1)
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// arrive waits until n events have come.
+func arrive(t *testing.T, s *nats.Subscription, n int) {
+	t.Helper()
+	for range n {
+		if _, err := s.NextMsg(5 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestAnswersLostFreeTheWindow loses the answers that hold all of the window: it is free again after the reconnect.
 func TestAnswersLostFreeTheWindow(t *testing.T) {
 	t.Parallel()
@@ -18,6 +47,7 @@ func TestAnswersLostFreeTheWindow(t *testing.T) {
 	l := newLink(t, addr)
 	nc := l.connect(t)
 	b := broker(t, nc, jetstream.Config{MaxPending: 4})
+	arrived := arrivals(t, addr)
 	l.hold(true)
 	events := make([]event.Event, 8)
 	for i := range events {
@@ -27,7 +57,7 @@ func TestAnswersLostFreeTheWindow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 	defer cancel()
 	go func() { published <- b.Publish(ctx, events...) }()
-	time.Sleep(300 * time.Millisecond) // four are sent, and have no answer
+	arrive(t, arrived, 4) // which have no answer
 	l.cut()
 	l.hold(false)
 	l.mend(addr)
@@ -48,10 +78,11 @@ func TestPublishDuringClose(t *testing.T) {
 	_, addr := listen(t, t.TempDir())
 	l := newLink(t, addr)
 	b := broker(t, l.connect(t), jetstream.Config{})
+	arrived := arrivals(t, addr)
 	l.hold(true)
 	published := make(chan error, 1)
 	go func() { published <- b.Publish(context.Background(), makeEvent(t, "a", nil)) }()
-	time.Sleep(200 * time.Millisecond)
+	arrive(t, arrived, 1)
 	_ = b.Close()
 	l.hold(false)
 	select {
@@ -68,17 +99,7 @@ func TestSlowAnswersAreNotMissed(t *testing.T) {
 	_, addr := listen(t, t.TempDir())
 	l := newLink(t, addr)
 	b := broker(t, l.connect(t), jetstream.Config{MaxPending: 64})
-	w, err := nats.Connect("nats://" + addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	s, err := w.SubscribeSync("catchment.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = s.SetPendingLimits(-1, -1)
-	_ = w.Flush()
+	arrived := arrivals(t, addr)
 	// Answers come 100 ms late.
 	done := make(chan struct{})
 	go func() {
@@ -91,7 +112,7 @@ func TestSlowAnswersAreNotMissed(t *testing.T) {
 			case <-time.After(100 * time.Millisecond):
 			}
 			l.hold(false)
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // for what was held back to pass
 		}
 	}()
 	events := make([]event.Event, 6000)
@@ -104,8 +125,19 @@ func TestSlowAnswersAreNotMissed(t *testing.T) {
 	}
 	took := time.Since(began)
 	close(done)
-	time.Sleep(100 * time.Millisecond)
-	n, _, _ := s.Pending()
+	if err := b.Publish(t.Context(), makeEvent(t, "fence", nil)); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ; ; n++ {
+		m, err := arrived.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Subject == "catchment.fence" { // what was sent again came before
+			break
+		}
+	}
 	t.Logf("%d messages for 6000 events in %v", n, took)
 	if n > 6000 {
 		t.Errorf("%d sent again although answers kept coming", n-6000)
