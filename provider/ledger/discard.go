@@ -1,0 +1,97 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/catchment-events/catchment/event"
+)
+
+// discarding is called before the entries of the log from one on to another are
+// deleted. It counts what each subscription thereby loses that it had not
+// received [RET-3].
+func (b *Broker) discarding(from, to uint64) {
+	type loser struct {
+		c      *consumer
+		match  event.Pattern
+		from   uint64
+		missed uint64
+	}
+	var place uint64
+	var losers []*loser // those that select by type, for which one must look
+	for _, c := range *b.all.Load() {
+		if c.at.Load() >= to {
+			continue
+		}
+		c.mu.Lock()
+		n := 0
+		for n < len(c.ahead) && c.ahead[n].Seq < to {
+			n++
+		}
+		c.missed += uint64(n)
+		c.ahead = c.ahead[n:]
+		if at := max(c.scan, from); at < to {
+			c.scan = to
+			if !c.all { // to be written down when it is known how many they are
+				losers = append(losers, &loser{c: c, match: c.match, from: at})
+				c.mu.Unlock()
+				continue
+			}
+			c.missed += to - at
+		}
+		place = c.note(recordPassed, nil)
+		c.kick(time.Now())
+		c.mu.Unlock()
+	}
+	if len(losers) == 0 {
+		b.writeDown(place)
+		return
+	}
+	for at := from; at < to; {
+		es, next, err := readOver(b.events, at, aheadEntries, aheadBytes)
+		if err != nil || next <= at {
+			break // nobody knows what they were
+		}
+		for _, e := range es {
+			typ, err := eventType(e.Data)
+			for _, l := range losers {
+				if e.Seq >= l.from && e.Seq < to && (err != nil || l.match.Match(string(typ))) {
+					l.missed++
+				}
+			}
+		}
+		at = next
+	}
+	for _, l := range losers {
+		l.c.mu.Lock()
+		l.c.missed += l.missed
+		place = l.c.note(recordPassed, nil)
+		l.c.kick(time.Now())
+		l.c.mu.Unlock()
+	}
+	b.writeDown(place)
+}
+
+// writeDown gives records to the operating system, if that takes them now.
+func (b *Broker) writeDown(place uint64) {
+	if place > 0 {
+		_ = b.journal.write(place) // or the flusher does
+		b.stir()
+	}
+}
+
+// dropOld deletes what is older than MaxAge.
+func (b *Broker) dropOld(now time.Time) {
+	if b.failed() != nil {
+		return // it all stays, and can be received
+	}
+	to, err := b.events.since(now.Add(-b.opts.MaxAge))
+	if err != nil {
+		return // damaged: the next may be readable, when it is old enough
+	}
+	from := b.events.first()
+	if to <= from {
+		return
+	}
+	b.discarding(from, to)
+	_ = b.events.DeleteTo(to) // or the next time
+}

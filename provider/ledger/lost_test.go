@@ -1,0 +1,150 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/provider/ledger"
+)
+
+// told returns how many lost events were reported, and how often.
+func told(t testing.TB, r *reports) (n uint64, times int) {
+	t.Helper()
+	for _, err := range r.all() {
+		d, ok := errors.AsType[*messaging.DiscardedError](err)
+		if !ok {
+			t.Fatal(err)
+		}
+		n += d.Count
+		times++
+	}
+	return n, times
+}
+
+// TestPassedOverIsNotLost discards events that a subscription has looked at, and
+// that are not for it: it has lost nothing, also after a restart [RET-3].
+func TestPassedOverIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := ledger.Options{MaxEvents: 3, DiscardOldest: true}
+		b := open(t, opts)
+		sub := messaging.Subscription{Name: "s", Types: []string{"other"}}
+		src := subscribe(t, b, sub)
+		for i := range 8 {
+			publish(t, b, fmt.Sprint(i))
+			nothing(t, src, time.Second)
+		}
+		for name, again := range map[string]func() *ledger.Broker{
+			"kill": func() *ledger.Broker { return kill(t, b, opts) },
+			"close": func() *ledger.Broker {
+				want(t, b.Close())
+				return openIn(t, b.FS(), b.Dir(), opts)
+			},
+		} {
+			b = again()
+			var r reports
+			src, err := b.Subscribe(t.Context(), sub, r.report)
+			want(t, err)
+			nothing(t, src, time.Second)
+			if n, times := told(t, &r); times > 0 {
+				t.Errorf("%s: told of %d lost, %d times", name, n, times)
+			}
+		}
+	})
+}
+
+// TestUpdateKeepsCountOfLost lets the loss of power take what the journal says of
+// events that were discarded before an Update, and not what the row says [RET-3].
+func TestUpdateKeepsCountOfLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := ledger.Options{MaxEvents: 3, DiscardOldest: true}
+		b := open(t, opts)
+		sub := messaging.Subscription{Name: "s"}
+		want(t, subscribe(t, b, sub).Close())
+		for i := range 8 {
+			publish(t, b, fmt.Sprint(i))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for i := range 5 {
+			publish(t, b, fmt.Sprint(10+i))
+		}
+		sub.AckWait = time.Minute
+		want(t, b.Update(t.Context(), sub))
+		b = blackout(t, b, opts)
+		var r reports
+		src, err := b.Subscribe(t.Context(), sub, r.report)
+		want(t, err)
+		receive(t, src, "12", 1)
+		if n, _ := told(t, &r); n != 10 {
+			t.Errorf("told of %d lost, want 10", n)
+		}
+	})
+}
+
+// TestToldOnceAfterKill kills the process long after a subscription was told of what
+// it has lost: it is not told again [RET-3].
+func TestToldOnceAfterKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := ledger.Options{MaxEvents: 3, DiscardOldest: true}
+		b := open(t, opts)
+		sub := messaging.Subscription{Name: "s", Types: []string{"test"}}
+		want(t, subscribe(t, b, sub).Close())
+		for i := range 8 {
+			publish(t, b, fmt.Sprint(i))
+		}
+		var r reports
+		src, err := b.Subscribe(t.Context(), sub, r.report)
+		want(t, err)
+		for i := 5; i < 8; i++ {
+			want(t, receive(t, src, fmt.Sprint(i), 1).Ack(t.Context()))
+		}
+		r = reports{}
+		for i := range 4 {
+			e := newEvent(t, fmt.Sprint(10+i))
+			e.SetType("test")
+			want(t, b.Publish(t.Context(), e))
+		}
+		for i := range 3 {
+			e := newEvent(t, fmt.Sprint(20+i))
+			e.SetType("other")
+			want(t, b.Publish(t.Context(), e))
+		}
+		time.Sleep(time.Second) // nothing waits to be written any more
+		nothing(t, src, time.Hour)
+		if n, _ := told(t, &r); n != 4 {
+			t.Errorf("told of %d, want 4", n)
+		}
+		b = kill(t, b, opts)
+		src, err = b.Subscribe(t.Context(), sub, r.report)
+		want(t, err)
+		time.Sleep(time.Second) // nothing waits to be written any more
+		nothing(t, src, time.Hour)
+		if n, _ := told(t, &r); n != 4 {
+			t.Errorf("told of %d after a kill, want 4", n)
+		}
+	})
+}
+
+// TestUpdateWhileDiscarding changes types while events are counted by them.
+func TestUpdateWhileDiscarding(t *testing.T) {
+	opts := ledger.Options{MaxEvents: 3, DiscardOldest: true}
+	b := open(t, opts)
+	sub := messaging.Subscription{Name: "s", Types: []string{"test"}}
+	subscribe(t, b, sub)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for i := range 300 {
+			publish(t, b, fmt.Sprint(i))
+		}
+	})
+	for i := range 300 {
+		sub.Types = []string{"test", fmt.Sprint("x", i)}
+		want(t, b.Update(t.Context(), sub))
+	}
+	work.Wait()
+}
