@@ -169,7 +169,8 @@ func provider(t *testing.T) {
 
 var _ = provider
 
-// TestReadme holds the README's code to this file, where it is compiled and run.
+// TestReadme holds the README's code to this file and an example, where it is
+// compiled and run.
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -179,13 +180,17 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shop, err := os.ReadFile("examples/shop/shop.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Only how far it is indented, the address and a test's name may differ.
 	flat := func(s string) string {
 		s = strings.ReplaceAll(s, `"nats://localhost:4222"`, "address")
 		s = strings.ReplaceAll(s, "func TestConformance(t", "func provider(t")
 		return strings.Join(strings.Fields(s), " ")
 	}
-	code := flat(string(source))
+	code := flat(string(source)) + flat(string(shop))
 	blocks := 0
 	for block := range strings.SplitSeq(string(readme), "```go\n") {
 		if blocks++; blocks == 1 {
@@ -193,10 +198,10 @@ func TestReadme(t *testing.T) {
 		}
 		block, _, _ = strings.Cut(block, "```")
 		if !strings.Contains(code, flat(block)) {
-			t.Errorf("this code of the README is not in readme_test.go:\n%s", block)
+			t.Errorf("this code of the README is neither in readme_test.go nor in examples/shop/shop.go:\n%s", block)
 		}
 	}
-	if blocks != 6 {
-		t.Errorf("the README has %d blocks of code, want 5", blocks-1)
+	if blocks != 8 {
+		t.Errorf("the README has %d blocks of code, want 7", blocks-1)
 	}
 }

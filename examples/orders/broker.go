@@ -12,6 +12,7 @@ import (
 	"github.com/catchment-events/catchment/messaging"
 	"github.com/catchment-events/catchment/provider/jetstream"
 	"github.com/catchment-events/catchment/provider/jetstream/embedded"
+	"github.com/catchment-events/catchment/provider/ledger"
 	"github.com/catchment-events/catchment/provider/memory"
 	"github.com/catchment-events/catchment/reactor"
 )
@@ -21,6 +22,13 @@ import (
 func (s *shop) open(ctx context.Context) (messaging.Broker, func() error, error) {
 	if s.memory {
 		broker := memory.New(nil)
+		return broker, broker.Close, nil
+	}
+	if s.ledger != "" {
+		broker, err := ledger.Open(s.ledger, nil)
+		if err != nil {
+			return nil, nil, err
+		}
 		return broker, broker.Close, nil
 	}
 	conn, disconnect, err := s.connect()

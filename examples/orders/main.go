@@ -4,6 +4,7 @@
 //
 //	go run ./examples/orders            # on JetStream, in this process
 //	go run ./examples/orders -memory    # the same on the memory provider
+//	go run ./examples/orders -ledger d  # and in the directory d, without a server
 //
 // Some handlers fail and are retried, and one order is rejected. At the end a
 // table says what became of every event; the exit code is 0 only if each was
@@ -69,6 +70,7 @@ type config struct {
 	events  string
 	orders  int
 	memory  bool
+	ledger  string
 	nats    string
 	dir     string
 	redrive bool
@@ -85,6 +87,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	flags.StringVar(&c.events, "events", "", "publish the CloudEvents in this `file`, JSON one after another; - is standard input")
 	flags.IntVar(&c.orders, "n", 2000, "how many `orders` to make")
 	flags.BoolVar(&c.memory, "memory", false, "use the memory provider")
+	flags.StringVar(&c.ledger, "ledger", "", "use the ledger in this `directory`, without a server")
 	flags.StringVar(&c.nats, "nats", "", "use the NATS server at this `URL`, not one in this process")
 	flags.StringVar(&c.dir, "dir", filepath.Join(cache, "catchment-orders"), "`directory` of the server in this process")
 	flags.BoolVar(&c.redrive, "redrive", false, "handle the dead letters again, and make no orders")
@@ -94,7 +97,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	given := make(map[string]bool)
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	for _, clash := range [][2]string{
-		{"memory", "nats"}, {"memory", "dir"}, {"nats", "dir"}, {"events", "n"}, {"redrive", "n"}, {"redrive", "events"},
+		{"memory", "ledger"}, {"memory", "nats"}, {"memory", "dir"}, {"ledger", "nats"}, {"ledger", "dir"}, {"nats", "dir"}, {"events", "n"}, {"redrive", "n"}, {"redrive", "events"},
 		{"memory", "redrive"}, // it begins empty: nothing has died there
 	} {
 		if given[clash[0]] && given[clash[1]] {

@@ -131,18 +131,26 @@ func TestMemoryInterrupted(t *testing.T) {
 	})
 }
 
-func TestJetStream(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	first := start(t.Context(), "", "-dir", dir, "-n", "100")
+// TestDurable has a second run handle the dead letters that a first one left.
+func TestDurable(t *testing.T) {
+	for _, where := range []string{"-dir", "-ledger"} {
+		t.Run(where[1:], func(t *testing.T) {
+			t.Parallel()
+			testDurable(t, where, t.TempDir())
+		})
+	}
+}
+
+func testDurable(t *testing.T, where, dir string) {
+	first := start(t.Context(), "", where, dir, "-n", "100")
 	first.check(t, 0, map[string]string{
 		"billing":  "100 102 99 2 1 0 0 0 0",
 		"shipping": "99 100 99 1 0 0 0 0 0",
 		"audit":    "209 209 209 0 0 0 0 0 0",
 	})
-	first.contains(t, dir, "billing: dead letter: order.placed ")
+	first.contains(t, "billing: dead letter: order.placed ")
 
-	again := start(t.Context(), "", "-dir", dir, "-redrive")
+	again := start(t.Context(), "", where, dir, "-redrive")
 	again.check(t, 0, map[string]string{
 		"billing":          "0 0 0 0 0 0 0 0 0",
 		"billing redrive":  "0 1 1 0 0 1 0 0 0",
@@ -330,6 +338,7 @@ func TestCommandLine(t *testing.T) {
 		{"-memory now", 2, `unexpected argument "now"`},
 		{"-memory -nats nats://localhost", 2, "-memory and -nats do not go together"},
 		{"-memory -dir x", 2, "-memory and -dir do not go together"},
+		{"-ledger x -dir x", 2, "-ledger and -dir do not go together"},
 		{"-memory -redrive", 2, "-memory and -redrive do not go together"},
 		{"-nats nats://localhost -dir x", 2, "-nats and -dir do not go together"},
 		{"-events - -n 3", 2, "-events and -n do not go together"},
