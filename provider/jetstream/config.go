@@ -187,14 +187,17 @@ func (c Config) dead() natsjs.StreamConfig {
 }
 
 // ensure creates the stream, or checks that the one there is keeps the contract.
-func ensure(ctx context.Context, js natsjs.JetStream, want natsjs.StreamConfig) (natsjs.Stream, error) {
-	s, err := js.Stream(ctx, want.Name)
-	if errors.Is(err, natsjs.ErrStreamNotFound) {
-		s, err = js.CreateStream(ctx, want)
-		if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) { // somebody was faster
-			s, err = js.Stream(ctx, want.Name)
+func (b *Broker) ensure(ctx context.Context, want natsjs.StreamConfig) (s natsjs.Stream, err error) {
+	err = asking(ctx, b.nc, func(ctx context.Context) error {
+		s, err = b.js.Stream(ctx, want.Name)
+		if errors.Is(err, natsjs.ErrStreamNotFound) {
+			s, err = b.js.CreateStream(ctx, want)
+			if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) { // somebody was faster
+				s, err = b.js.Stream(ctx, want.Name)
+			}
 		}
-	}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: stream %q: %w", want.Name, err)
 	}

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -28,6 +29,55 @@ func Connect(url string, opts ...nats.Option) (*nats.Conn, error) {
 		return nil, fmt.Errorf("jetstream: connect to %s: %w", redact(url), err)
 	}
 	return nc, nil
+}
+
+// connected waits until the connection is one.
+func connected(ctx context.Context, nc *nats.Conn) error {
+	for !nc.IsConnected() {
+		if nc.IsClosed() {
+			return fmt.Errorf("jetstream: %w", nats.ErrConnectionClosed)
+		}
+		select {
+		case <-ctx.Done():
+			err := fmt.Errorf("jetstream: no connection to a server: %w", ctx.Err())
+			if last := nc.LastError(); last != nil {
+				err = fmt.Errorf("%w (%w)", err, last)
+			}
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// asking calls ask, once there is a connection, and again for each time that the
+// connection broke meanwhile: what was asked, or the answer, was lost with it.
+func asking(ctx context.Context, nc *nats.Conn, ask func(context.Context) error) error {
+	for {
+		if err := connected(ctx, nc); err != nil {
+			return err
+		}
+		before := nc.Stats().Reconnects
+		err := untilBroken(ctx, nc, ask)
+		if err == nil || ctx.Err() != nil || nc.IsConnected() && nc.Stats().Reconnects == before {
+			return err
+		}
+	}
+}
+
+// untilBroken calls ask with a context that ends when the connection breaks: the
+// client would wait for an answer.
+func untilBroken(ctx context.Context, nc *nats.Conn, ask func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	broken := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer nc.RemoveStatusListener(broken) // closes it
+	go func() {
+		for range broken {
+			cancel()
+		}
+	}()
+	return ask(ctx)
 }
 
 // redact takes the user and password out of a comma-separated list of URLs.

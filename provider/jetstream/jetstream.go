@@ -78,8 +78,9 @@ type Broker struct {
 
 var _ messaging.Broker = (*Broker)(nil)
 
-// New returns a broker on the connection's server. It waits for the connection
-// as long as ctx lasts, and creates the streams if they are missing. It refuses
+// New returns a broker on the connection's server. It waits for the connection,
+// also for one that breaks meanwhile, as long as ctx lasts, and creates the
+// streams if they are missing. It refuses
 // a server that is too old, with [errors.ErrUnsupported], and a stream that
 // cannot keep the contract or differs from cfg, with messaging.ErrConflict; the
 // text says in what. cfg out of its range is messaging.ErrInvalid.
@@ -116,37 +117,18 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Broker, error) {
 		limit:   min(messaging.MaxEventSize, int(nc.MaxPayload())),
 		members: make(map[*member]struct{}),
 	}
-	if b.stream, err = ensure(ctx, js, cfg.stream()); err != nil {
+	if b.stream, err = b.ensure(ctx, cfg.stream()); err != nil {
 		return nil, err
 	}
 	have := b.stream.CachedInfo().Config
 	b.bounded = have.Discard == natsjs.DiscardOld || have.MaxAge > 0
-	if b.dead, err = ensure(ctx, js, cfg.dead()); err != nil {
+	if b.dead, err = b.ensure(ctx, cfg.dead()); err != nil {
 		return nil, err
 	}
 	if b.publish, err = newPublisher(nc, cfg.MaxPending); err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
 	return b, nil
-}
-
-// connected waits until the connection is one.
-func connected(ctx context.Context, nc *nats.Conn) error {
-	for !nc.IsConnected() {
-		if nc.IsClosed() {
-			return fmt.Errorf("jetstream: %w", nats.ErrConnectionClosed)
-		}
-		select {
-		case <-ctx.Done():
-			err := fmt.Errorf("jetstream: no connection to a server: %w", ctx.Err())
-			if last := nc.LastError(); last != nil {
-				err = fmt.Errorf("%w (%w)", err, last)
-			}
-			return err
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return nil
 }
 
 // Publish implements [messaging.Publisher]: the events of one call, and of
@@ -181,7 +163,7 @@ func (b *Broker) Publish(ctx context.Context, events ...event.Event) error {
 
 // Subscribe implements [messaging.Subscriber]. The member's consumer is looked
 // up first and created only if it is missing; the settings it has are compared
-// with those asked for [SUB-4].
+// with those asked for [SUB-4]. It waits for the connection as New does.
 func (b *Broker) Subscribe(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
 	if err := b.refusal(ctx); err != nil {
 		return nil, err
@@ -190,7 +172,11 @@ func (b *Broker) Subscribe(ctx context.Context, sub messaging.Subscription, repo
 	if err != nil {
 		return nil, err
 	}
-	i, err := b.subscribe(ctx, sub)
+	var i *incarnation
+	err = asking(ctx, b.nc, func(ctx context.Context) (err error) {
+		i, err = b.subscribe(ctx, sub)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: subscribe %q: %w", sub.Name, err)
 	}

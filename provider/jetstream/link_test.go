@@ -1,8 +1,8 @@
 package jetstream_test
 
 import (
-	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +20,8 @@ type link struct {
 	mu     sync.Mutex
 	target string // empty: cut
 	conns  map[net.Conn]struct{}
-	held   bool // what the server sends is held back
+	held   bool   // what the server sends is held back
+	lost   string // what is sent next with this in it is lost; empty: nothing
 	wake   *sync.Cond
 }
 
@@ -73,7 +74,21 @@ func (l *link) serve(client net.Conn) {
 	l.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, _ = io.Copy(server, client)
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buf)
+			if l.loses(buf[:n]) {
+				break
+			}
+			if n > 0 {
+				if _, err := server.Write(buf[:n]); err != nil {
+					break
+				}
+			}
+			if err != nil {
+				break
+			}
+		}
 		_ = server.Close()
 	})
 	wg.Go(func() {
@@ -85,6 +100,9 @@ func (l *link) serve(client net.Conn) {
 				l.wake.Wait()
 			}
 			l.mu.Unlock()
+			if l.loses(buf[:n]) {
+				break
+			}
 			if n > 0 {
 				if _, err := client.Write(buf[:n]); err != nil {
 					break
@@ -118,6 +136,28 @@ func (l *link) mend(target string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.target = target
+}
+
+// lose breaks the link, once, when something is sent with a text in it, of either
+// side, which is lost.
+func (l *link) lose(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = text
+}
+
+// loses tells whether what was read is to be lost, and breaks the link.
+func (l *link) loses(read []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == "" || !strings.Contains(string(read), l.lost) {
+		return false
+	}
+	l.lost = ""
+	for c := range l.conns {
+		_ = c.Close()
+	}
+	return true
 }
 
 // hold holds back what the server sends, as a stalled network does.

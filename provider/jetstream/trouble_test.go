@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -88,63 +87,6 @@ func (c *tally) repeated() (repeated int) {
 		repeated += n - 1
 	}
 	return repeated
-}
-
-func TestServerDownAtStart(t *testing.T) {
-	t.Parallel()
-	l := newLink(t, "")
-	nc := l.connect(t, nats.RetryOnFailedConnect(true))
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err := jetstream.New(ctx, nc, jetstream.Config{})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no connection to a server") {
-		t.Errorf("New without a server: %v", err)
-	}
-
-	_, addr := listen(t, t.TempDir())
-	l.mend(addr)
-	b := broker(t, nc, jetstream.Config{})
-	if err := b.Publish(t.Context(), makeEvent(t, "a", nil)); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestServerTooOld speaks for a server of version 2.9.10, which New must refuse
-// before it asks it for anything.
-func TestServerTooOld(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() {
-		c, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		fmt.Fprintf(c, "INFO {\"server_id\":\"old\",\"version\":\"2.9.10\",\"proto\":1,\"headers\":true,\"max_payload\":1048576,\"jetstream\":true}\r\n")
-		buf := make([]byte, 4096)
-		for {
-			n, err := c.Read(buf)
-			if err != nil {
-				return
-			}
-			if strings.Contains(string(buf[:n]), "PING") {
-				fmt.Fprintf(c, "PONG\r\n")
-			}
-		}
-	}()
-	nc, err := jetstream.Connect("nats://" + listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	_, err = jetstream.New(t.Context(), nc, jetstream.Config{})
-	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "2.9.10") || !strings.Contains(err.Error(), "2.12.9") {
-		t.Errorf("New on a server of version 2.9.10: %v, want an error that names both versions", err)
-	}
 }
 
 // TestOutage takes the server away for 5 s, more than AckWait, under running
