@@ -159,17 +159,18 @@ func (s schedule) run(t *testing.T) []string {
 	for n, p := range s.Published {
 		time.AfterFunc(p.At, func() { c.b.publish(name(n)) })
 	}
-	var resumes atomic.Int64
+	var began, done atomic.Int64 // Resumes
 	resume := func() {
-		resumes.Add(1)
+		began.Add(1)
 		react.Resume()
+		done.Add(1)
 	}
 	for _, e := range s.Events {
 		time.AfterFunc(e.At, func() {
 			switch e.What {
 			case "pause":
-				before := resumes.Load()
-				if err := react.Pause(ended); err != nil && !errors.Is(err, context.Canceled) && resumes.Load() == before {
+				before := done.Load()
+				if err := react.Pause(ended); err != nil && !errors.Is(err, context.Canceled) && began.Load() == before {
 					c.problem("Pause returned %v", err)
 				}
 			case "resume":
