@@ -31,6 +31,7 @@ var ackChecks = map[string][]check{
 		{name: "a_day", do: ack3Day, bubble: true, why: "it waits for 24 h"},
 		{name: "backing_off_while_closed", do: ack3Closed},
 		{name: "waited_for_before_close", do: ack3Reopened},
+		{name: "before_a_backlog", do: ack3Backlog},
 	},
 	"ACK-4": {{name: "not_again", do: ack4}},
 	"ACK-5": {
@@ -51,6 +52,7 @@ var ackChecks = map[string][]check{
 	"ACK-9": {
 		{name: "at_once", do: ack9},
 		{name: "any_member", do: ack9Member},
+		{name: "before_a_backlog", do: ack9Backlog},
 	},
 }
 
@@ -384,54 +386,6 @@ func ack8(e *env) {
 		e.ack(d)
 	}
 	e.quiet(src, 2*e.AckWait+e.Slack)
-}
-
-func ack9(e *env) {
-	b := e.open()
-	src := e.subscribe(b, e.sub())
-	ev := e.event("ack.release")
-	e.publish(b, ev)
-	d := e.expect(src, ev, 1)
-	for range 5 {
-		e.release(d)
-		if e.Bubble {
-			d = e.again(src, ev, 1, time.Time{}, time.Now())
-		} else {
-			d = e.expect(src, ev, 1)
-		}
-	}
-	e.retry(d, 0)
-	d = e.expect(src, ev, 2)
-	for range 5 {
-		e.release(d)
-		d = e.expect(src, ev, 2)
-	}
-	// While somebody waits.
-	redelivered := e.async(func() { e.ack(e.expect(src, ev, 2)) })
-	e.release(d)
-	redelivered()
-	e.quiet(src, e.absence())
-}
-
-func ack9Member(e *env) {
-	b := e.open()
-	sub := e.sub()
-	one, two := e.subscribe(b, sub), e.subscribe(b, sub)
-	ev := e.event("ack.release")
-	e.publish(b, ev)
-	for i := range 4 {
-		d, holder, other := e.either(one, two)
-		e.same(d, ev)
-		e.attempt(d, 1)
-		e.release(d)
-		if i == 3 {
-			// The other one gets it, once this one does not want it any more.
-			e.closing(holder)
-			e.ack(e.expect(other, ev, 1))
-			e.quiet(other, e.absence())
-			return
-		}
-	}
 }
 
 // Of all that may undo an ack, a Seek does it by intent.

@@ -25,7 +25,7 @@ type fault struct {
 // allFaults are the faults, which stand with what they are about. They run in
 // bubbles, where their sleeps take no time and others come to rest meanwhile.
 func allFaults() []fault {
-	return slices.Concat(publishFaults, receiveFaults, endFaults, adminFaults, lossFaults, orderFaults, letterFaults, settingFaults)
+	return slices.Concat(publishFaults, receiveFaults, endFaults, adminFaults, lossFaults, orderFaults, letterFaults, settingFaults, againFaults)
 }
 
 // mute is a Settler that settles nothing and says that it did.

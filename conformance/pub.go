@@ -20,6 +20,7 @@ var pubChecks = map[string][]check{
 		{name: "backlog", do: pub1Backlog},
 		{name: "batch", do: pub1Batch},
 		{name: "while_a_handler_is_inside", do: pub1Inside},
+		{name: "as_receives_begin_and_end", do: pub1Receives},
 	},
 	"PUB-2": {
 		{name: "order", do: pub2},
@@ -30,6 +31,7 @@ var pubChecks = map[string][]check{
 		{name: "distinct", do: pub3Distinct},
 		{name: "concurrent", do: pub3Concurrent, dedup: true},
 		{name: "to_the_end_of_the_window", do: pub3Window, window: true},
+		{name: "many", do: pub3Many, window: true},
 		{name: "before_another", do: pub3First, dedup: true},
 		{name: "full", do: pub3Full, full: true, dedup: true},
 		{name: "discards_nothing", do: pub3Discards, discards: true, dedup: true},
@@ -243,53 +245,6 @@ func pub3Concurrent(e *env) {
 		e.accept(src, ev)
 	}
 	e.fence(b, src, "pub.concurrent")
-}
-
-func pub3Window(e *env) {
-	b := e.open()
-	src := e.subscribe(b, e.sub())
-	ev := e.event("pub.window")
-	before := time.Now()
-	e.publish(b, ev)
-	stored := time.Now()
-	e.accept(src, ev)
-	e.pause(e.Duplicates / 2)
-	e.publish(b, ev)
-	end := before.Add(e.Duplicates - 1)
-	if !e.Bubble {
-		end = before.Add(e.Duplicates * 3 / 4)
-	}
-	e.pause(time.Until(end))
-	e.publish(b, ev)
-	e.given("when %q had been published again %v after the first time, and in between", ev.ID(), time.Since(stored))
-	if e.Bubble || time.Since(before) < e.Duplicates {
-		e.fence(b, src, "pub.window")
-	}
-	e.given("when %q had been published again after the window", ev.ID())
-	// None of this has extended the window.
-	e.pause(time.Until(stored.Add(e.Duplicates + time.Second)))
-	e.publish(b, ev)
-	e.accept(src, ev)
-}
-
-func pub4(e *env) {
-	b := e.open()
-	src := e.subscribe(b, e.sub())
-	ev, other := e.event("pub.after"), e.event("pub.after")
-	e.publish(b, ev, other)
-	stored := time.Now()
-	e.accept(src, ev, other)
-	for range 2 {
-		e.pause(time.Until(stored.Add(e.Duplicates + time.Second)))
-		e.publish(b, ev)
-		stored = time.Now()
-		e.accept(src, ev)
-		e.publish(b, ev) // which begins a window of its own
-		e.given("when %q had been published again after the window, and then once more", ev.ID())
-		e.fence(b, src, "pub.after")
-	}
-	late := e.subscribe(b, e.sub("pub.after"))
-	e.accept(late, ev, other, ev)
 }
 
 func pub5(e *env) {

@@ -23,6 +23,7 @@ var retChecks = map[string][]check{
 		{name: "told", do: ret3, discards: true},
 		{name: "while_a_member_is_open", do: ret3Open, discards: true},
 		{name: "begins_later", do: ret3Start, discards: true, needs: Positions},
+		{name: "many", do: ret3Many, discards: true},
 	},
 }
 
@@ -232,4 +233,40 @@ func ret3Start(e *env) {
 	e.accept(src, events[7:]...)
 	e.fence(b, src, "ret.start")
 	told.told(e, sub, 0)
+}
+
+// However many go at a time, and while a member is busy: what it did not receive
+// is what it was told of.
+func ret3Many(e *env) {
+	b := e.discarding(50)
+	sub := e.sub()
+	e.closing(e.subscribe(b, sub))
+	events := e.events(3000, "ret.many")
+	publish := func(events []event.Event) {
+		for chunk := range slices.Chunk(events, 40) {
+			e.publish(b, chunk...)
+		}
+	}
+	publish(events[:1500])
+	var told losses
+	src := e.subscribeReport(b, sub, told.report)
+	e.accept(src, events[1450:1500]...)
+	told.told(e, sub, 1450)
+
+	got, last := 50, false
+	busy := e.async(func() { publish(events[1500:]) })
+	for next := 1500; !last; got++ {
+		d := e.receive(src)
+		e.attempt(d, 1)
+		e.ack(d)
+		i := slices.IndexFunc(events[next:], func(ev event.Event) bool { return ev.ID() == d.Value.ID() })
+		if i < 0 {
+			e.failf("event %s arrived after what was published after it", d.Value.ID())
+		}
+		next += i + 1
+		last = next == len(events)
+	}
+	busy()
+	e.fence(b, src, "ret.many")
+	told.told(e, sub, uint64(len(events)-got))
 }
