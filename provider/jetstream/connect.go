@@ -2,9 +2,10 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
+	neturl "net/url"
 	"strings"
 	"time"
 
@@ -26,6 +27,9 @@ func Connect(url string, opts ...nats.Option) (*nats.Conn, error) {
 		nats.MaxPingsOutstanding(2),
 	}, opts...)...)
 	if err != nil {
+		if _, ok := errors.AsType[*neturl.Error](err); ok {
+			err = errors.New("it does not parse") // the error quotes it
+		}
 		return nil, fmt.Errorf("jetstream: connect to %s: %w", redact(url), err)
 	}
 	return nc, nil
@@ -85,12 +89,15 @@ func redact(urls string) string {
 	parts := strings.Split(urls, ",")
 	for i, p := range parts {
 		p = strings.TrimSpace(p)
-		u, err := url.Parse(p)
+		if !strings.Contains(p, "://") {
+			p = "nats://" + p // as the client takes it
+		}
+		u, err := neturl.Parse(p)
 		switch {
 		case err != nil:
 			p = "(a URL that does not parse)"
 		case u.User != nil:
-			u.User = url.User("redacted") // a user alone may be a token
+			u.User = neturl.User("redacted") // a user alone may be a token
 			p = u.String()
 		}
 		parts[i] = p

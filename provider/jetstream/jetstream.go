@@ -172,15 +172,7 @@ func (b *Broker) Subscribe(ctx context.Context, sub messaging.Subscription, repo
 	if err != nil {
 		return nil, err
 	}
-	var i *incarnation
-	err = asking(ctx, b.nc, func(ctx context.Context) (err error) {
-		i, err = b.subscribe(ctx, sub)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("jetstream: subscribe %q: %w", sub.Name, err)
-	}
-	m, err := newMember(b, i, report)
+	m, err := newMember(ctx, b, sub, report)
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: subscribe %q: %w", sub.Name, err)
 	}

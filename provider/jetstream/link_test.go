@@ -20,8 +20,10 @@ type link struct {
 	mu     sync.Mutex
 	target string // empty: cut
 	conns  map[net.Conn]struct{}
-	held   bool   // what the server sends is held back
-	lost   string // what is sent next with this in it is lost; empty: nothing
+	held   bool          // what the server sends is held back
+	lost   string        // what is sent next with this in it is lost; empty: nothing
+	last   string        // the client's text after which what the server sends is held back
+	delay  time.Duration // of what the server sends
 	wake   *sync.Cond
 }
 
@@ -80,6 +82,7 @@ func (l *link) serve(client net.Conn) {
 			if l.loses(buf[:n]) {
 				break
 			}
+			l.holds(buf[:n])
 			if n > 0 {
 				if _, err := server.Write(buf[:n]); err != nil {
 					break
@@ -95,6 +98,10 @@ func (l *link) serve(client net.Conn) {
 		buf := make([]byte, 64<<10)
 		for {
 			n, err := server.Read(buf)
+			l.mu.Lock()
+			delay := l.delay
+			l.mu.Unlock()
+			time.Sleep(delay)
 			l.mu.Lock()
 			for l.held {
 				l.wake.Wait()
@@ -158,6 +165,35 @@ func (l *link) loses(read []byte) bool {
 		_ = c.Close()
 	}
 	return true
+}
+
+// holdAfter holds back what the server sends once the client has sent a text.
+func (l *link) holdAfter(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = text
+}
+
+func (l *link) holds(read []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last != "" && strings.Contains(string(read), l.last) {
+		l.last, l.held = "", true
+	}
+}
+
+// holding reports whether what the server sends is held back.
+func (l *link) holding() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
+}
+
+// slow delays what the server sends.
+func (l *link) slow(delay time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = delay
 }
 
 // hold holds back what the server sends, as a stalled network does.

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,13 +65,16 @@ type member struct {
 	checked time.Time // when the consumer was last looked for
 	check   bool      // it should be
 	stale   bool      // and before anything is pulled or received
+	giving  bool      // what it does not use is being given back
 }
 
-func newMember(b *Broker, i *incarnation, report messaging.Report) (*member, error) {
-	_, prefix := b.log(i.sub)
+// newMember opens a member. It listens for changes before it looks at the
+// subscription, so that it misses none.
+func newMember(ctx context.Context, b *Broker, sub messaging.Subscription, report messaging.Report) (*member, error) {
+	_, prefix := b.log(sub)
 	m := &member{
 		broker:    b,
-		id:        messaging.Subscription{Name: i.sub.Name, DeadLettersOf: i.sub.DeadLettersOf},
+		id:        messaging.Subscription{Name: sub.Name, DeadLettersOf: sub.DeadLettersOf},
 		report:    report,
 		prefix:    prefix,
 		inbox:     b.nc.NewInbox() + ".",
@@ -84,20 +88,30 @@ func newMember(b *Broker, i *incarnation, report messaging.Report) (*member, err
 		heard:     time.Now(), // nothing was sent to this inbox before
 		out:       make(map[*handed]struct{}),
 	}
-	m.begin(i)
 	m.close = sync.OnceValue(m.shut)
-	m.ctx, m.cancel = context.WithCancel(context.Background())
-	incoming, err := b.nc.Subscribe(m.inbox+">", m.message)
-	if err != nil {
-		return nil, err
-	}
-	m.incoming = incoming
-	if err := incoming.SetPendingLimits(-1, -1); err != nil { // pulls bound it
-		return nil, err
-	}
+	var err error
 	if m.changes, err = b.nc.Subscribe(b.changed(m.id), m.changed); err != nil {
-		return nil, errors.Join(err, incoming.Unsubscribe())
+		return nil, err
 	}
+	asked, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.publish.ctx, cancel)() // Close ends it
+	var i *incarnation
+	err = asking(asked, b.nc, func(ctx context.Context) (err error) {
+		i, err = b.subscribe(ctx, sub)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(cmp.Or(context.Cause(b.publish.ctx), err), m.changes.Unsubscribe())
+	}
+	m.begin(i)
+	if m.incoming, err = b.nc.Subscribe(m.inbox+">", m.message); err != nil {
+		return nil, errors.Join(err, m.changes.Unsubscribe())
+	}
+	if err := m.incoming.SetPendingLimits(-1, -1); err != nil { // pulls bound it
+		return nil, errors.Join(err, m.changes.Unsubscribe(), m.incoming.Unsubscribe())
+	}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.work.Go(m.mind)
 	return m, nil
 }
@@ -189,7 +203,7 @@ func (m *member) handOut(ctx context.Context, p *message) (*messaging.Delivery, 
 		m.undecodable(p, err)
 		return nil, nil
 	}
-	var now time.Time
+	var now, asked time.Time
 	for {
 		m.mu.Lock()
 		now = time.Now()
@@ -197,11 +211,12 @@ func (m *member) handOut(ctx context.Context, p *message) (*messaging.Delivery, 
 			m.mu.Unlock()
 			return nil, nil
 		}
-		if now.Sub(p.lease) <= Slack {
+		if now.Sub(p.lease) <= Slack || !asked.IsZero() && !p.lease.Before(asked) {
 			break
 		}
 		// The server might take it back before our AckWait is over.
 		m.mu.Unlock()
+		asked = now
 		if err := m.renew(ctx, p); err != nil {
 			m.putBack(p)
 			return nil, err
@@ -212,6 +227,9 @@ func (m *member) handOut(ctx context.Context, p *message) (*messaging.Delivery, 
 	sub := m.settings()
 	h := &p.handed
 	*h = handed{member: m, message: p, deadline: now.Add(sub.AckWait)}
+	if last := p.lease.Add(m.serverWait()); last.Before(h.deadline) { // the answer took longer than Slack
+		h.deadline = last
+	}
 	m.out[h] = struct{}{}
 	return reactor.NewDelivery(e, reactor.Info{
 		Attempt:     p.attempt(),

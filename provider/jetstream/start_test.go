@@ -80,6 +80,58 @@ func TestLostAtStart(t *testing.T) {
 	}
 }
 
+// TestConnectErrors has no credentials in Connect's errors, whatever the URL is
+// like [SEC-2].
+func TestConnectErrors(t *testing.T) {
+	for _, url := range []string{
+		"nats://user:s3cret@bad host:4222",
+		"nats://user:s3cret@127.0.0.1:port",
+		"nats://user:s3cret%zz@127.0.0.1:1",
+		"user:s3cret@127.0.0.1:port",
+		"user:s3cret@127.0.0.1:1",
+		"s3cret@127.0.0.1:1",
+		"nats://s3cret@127.0.0.1:1",
+		"nats://user:s3cret@127.0.0.1:1, nats://user:s3cret@[::1:1",
+		"foo://user:s3cret@127.0.0.1:1",
+		"nats://user:s3c,ret@127.0.0.1:1",
+		"ws://user:s3cret@127.0.0.1:1,nats://127.0.0.1:1",
+	} {
+		nc, err := jetstream.Connect(url)
+		if err == nil {
+			nc.Close()
+			t.Errorf("connected to %s", url)
+		} else if strings.Contains(err.Error(), "s3c") || strings.Contains(err.Error(), "ret@") {
+			t.Errorf("Connect(%q): %v", url, err)
+		}
+	}
+}
+
+// TestSubscribeAndClose closes a broker under a Subscribe that waits for the
+// connection.
+func TestSubscribeAndClose(t *testing.T) {
+	t.Parallel()
+	_, addr := listen(t, t.TempDir())
+	l := newLink(t, addr)
+	nc := l.connect(t)
+	b := broker(t, nc, jetstream.Config{})
+	l.cut()
+	within(t, 5*time.Second, "the cut", func() bool { return !nc.IsConnected() })
+	subscribed := make(chan error, 1)
+	go func() {
+		_, err := b.Subscribe(context.WithoutCancel(t.Context()), messaging.Subscription{Name: "s"}, nil)
+		subscribed <- err
+	}()
+	_ = b.Close()
+	select {
+	case err := <-subscribed:
+		if !errors.Is(err, messaging.ErrClosed) {
+			t.Errorf("Subscribe: %v, want ErrClosed", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Subscribe waits on, though its broker is closed")
+	}
+}
+
 // TestServerTooOld speaks for a server of version 2.9.10, which New must refuse
 // before it asks it for anything.
 func TestServerTooOld(t *testing.T) {
