@@ -61,7 +61,9 @@ func (m *member) bury(ctx context.Context, p *message, reason string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := m.store(ctx, p, letter); err != nil {
-		m.keep(p, letter, err)
+		if !m.keep(p, letter, err) {
+			return err
+		}
 		return nil
 	}
 	if !m.held(p) {
@@ -145,7 +147,7 @@ func (m *member) overdue() string {
 // store stores a letter, acknowledged by the server.
 func (m *member) store(ctx context.Context, p *message, letter *nats.Msg) error {
 	if errs := m.broker.publish.publish(ctx, letter); errs != nil {
-		return fmt.Errorf("jetstream: subscription %q: event %d cannot join the dead letters, and is kept: %w", m.id.Name, p.sequence, errs[0])
+		return fmt.Errorf("jetstream: subscription %q: event %d cannot join the dead letters: %w", m.id.Name, p.sequence, errs[0])
 	}
 	return nil
 }
@@ -153,17 +155,19 @@ func (m *member) store(ctx context.Context, p *message, letter *nats.Msg) error 
 var buryBackoff = reactor.Exponential(100*time.Millisecond, 10*time.Second)
 
 // keep takes a message into the member's keeping until its letter is stored.
-// err is why it is not yet; nil: nobody has tried.
-func (m *member) keep(p *message, letter *nats.Msg, err error) {
+// err is why it is not yet; nil: nobody has tried. It reports whether it has: of a
+// member that has ended the server delivers it again.
+func (m *member) keep(p *message, letter *nats.Msg, err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err != nil {
-		return // the server delivers it again
+		return false
 	}
-	p.handled = false
+	p.handled, p.dying = false, true
 	m.kept[p] = struct{}{}
 	m.work.Go(func() { m.keepTrying(p, letter, err) })
 	signal(m.nudge)
+	return true
 }
 
 func (m *member) keepTrying(p *message, letter *nats.Msg, err error) {
@@ -171,8 +175,7 @@ func (m *member) keepTrying(p *message, letter *nats.Msg, err error) {
 		if err != nil {
 			m.tell(err)
 			select {
-			case <-m.ctx.Done():
-				return
+			case <-m.ctx.Done(): // once more
 			case <-time.After(buryBackoff(try)):
 			}
 		}
@@ -181,7 +184,6 @@ func (m *member) keepTrying(p *message, letter *nats.Msg, err error) {
 			m.mu.Unlock()
 			return
 		}
-		p.storing = true
 		m.mu.Unlock()
 		// A store that has begun goes on when the member closes: given back
 		// meanwhile, the message would be stored twice.
@@ -189,7 +191,6 @@ func (m *member) keepTrying(p *message, letter *nats.Msg, err error) {
 		err = m.store(ctx, p, letter)
 		cancel()
 		m.mu.Lock()
-		p.storing = false
 		lost, closing := p.handled, m.closing
 		stored := err == nil || errors.Is(err, messaging.ErrTooLarge)
 		if !lost && (stored || closing) {
@@ -210,7 +211,12 @@ func (m *member) keepTrying(p *message, letter *nats.Msg, err error) {
 			}
 			return
 		case closing:
-			_ = m.handBack(m.ctx, []*message{p})
+			// Without a note: its last attempt has failed, and whoever gets it
+			// next buries it.
+			m.tell(err)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), settleTimeout)
+			_ = m.give(ctx, []*message{p})
+			cancel()
 			return
 		}
 	}

@@ -27,7 +27,7 @@ func (m *member) shut() error {
 	var back []*message
 	m.closing = true
 	for p := range m.kept {
-		if !p.storing { // whoever stores it goes on
+		if !p.dying { // whoever stores its letter goes on
 			m.drop(p)
 			back = append(back, p)
 		}

@@ -35,16 +35,34 @@ func (m *member) handBack(ctx context.Context, back []*message) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	// Without its note a delivery counts; to wait for AckWait would count, too.
-	failed := m.writeNotes(ctx, back)
+	failed := m.writeNotes(ctx, back, 1)
 	return errors.Join(failed, m.give(ctx, back))
+}
+
+// release hands back a message that its receiver does not want. Nothing is given
+// back if that cannot be noted: then it has not settled [ACK-6].
+func (m *member) release(ctx context.Context, p *message) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	back := []*message{p}
+	if err := m.writeNotes(ctx, back, 1); err != nil {
+		return err
+	}
+	return m.give(ctx, back)
 }
 
 // giveUp hands back what the member has fetched and does not use, unless that
 // would count as an attempt.
 func (m *member) giveUp(surplus []*message) {
+	defer func() {
+		m.mu.Lock()
+		m.giving = false
+		m.mu.Unlock()
+		signal(m.nudge)
+	}()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), settleTimeout)
 	defer cancel()
-	failed := m.writeNotes(ctx, surplus)
+	failed := m.writeNotes(ctx, surplus, 1)
 	m.mu.Lock()
 	closing := m.err != nil
 	m.mu.Unlock()
@@ -65,21 +83,23 @@ func (m *member) giveUp(surplus []*message) {
 
 func bySequence(a, b *message) int { return cmp.Compare(a.sequence, b.sequence) }
 
-// writeNotes notes that deliveries were not attempts.
-func (m *member) writeNotes(ctx context.Context, back []*message) error {
+// writeNotes notes that deliveries were not attempts; with given 0, that they are,
+// should the opposite have been noted.
+func (m *member) writeNotes(ctx context.Context, back []*message, given int) error {
 	var notes []*nats.Msg
 	for _, p := range back {
 		if !p.counted && !m.count(ctx, p) {
 			continue // to write less than there is would be worse
 		}
+		p.noted = given > 0
+		p.notes++
 		notes = append(notes, &nats.Msg{
 			Subject: m.creditSubject(p),
 			Header: nats.Header{
-				natsjs.MsgRollup: {natsjs.MsgRollupSubject},
-				// One delivery gives one credit, however often it is sent.
-				natsjs.MsgIDHeader: {m.creditSubject(p) + "." + strconv.Itoa(p.delivered)},
+				natsjs.MsgRollup:   {natsjs.MsgRollupSubject},
+				natsjs.MsgIDHeader: {fmt.Sprintf("%s.%d.%d", m.creditSubject(p), p.delivered, p.notes)},
 			},
-			Data: strconv.AppendInt(nil, int64(p.credit+1), 10),
+			Data: strconv.AppendInt(nil, int64(p.credit+given), 10),
 		})
 	}
 	if err := errors.Join(m.broker.publish.publish(ctx, notes...)...); err != nil {
@@ -228,12 +248,14 @@ func (m *member) forgetCredit(p *message) {
 }
 
 // surplus takes out of ready what has waited, and is more than the member has
-// lately used: somebody else may want it [SUB-5]. m.mu is held.
+// lately used: somebody else may want it [SUB-5]. Until it is given back nothing
+// is pulled, or was: it would come before that [RCV-3]. m.mu is held.
 func (m *member) surplus(now time.Time) []*message {
 	target := m.usage.target(now, m.now().most)
-	if len(m.ready) <= target || now.Sub(m.ready[target].arrived) < time.Second {
+	if m.giving || m.pulls.outstanding > 0 || len(m.ready) <= target || now.Sub(m.ready[target].arrived) < time.Second {
 		return nil
 	}
+	m.giving = true
 	back := slices.Clone(m.ready[target:])
 	m.ready = m.ready[:target:target]
 	for _, p := range back {

@@ -28,10 +28,12 @@ type message struct {
 	// whoever took it out.
 	credit  int       // of delivered, how many were given back and not failures
 	counted bool      // credit is known
+	noted   bool      // this delivery is noted as given back
+	notes   int       // that were written of it
 	lease   time.Time // the server's AckWait began then, or later
 	probed  time.Time // when the last extension was asked for; zero: answered
 	handled bool      // out of the member's keeping
-	storing bool      // its letter is being stored, and who does that settles it
+	dying   bool      // its letter is to be stored, and who does that settles it
 
 	handed handed // its delivery, once there is one: here, to be one piece of memory
 }

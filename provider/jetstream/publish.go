@@ -99,7 +99,7 @@ func (p *publisher) ended(ctx context.Context) error {
 	if err := context.Cause(p.ctx); err != nil {
 		return err
 	}
-	return context.Cause(ctx)
+	return ctx.Err()
 }
 
 // publish sends the messages and returns an error for each: nil, it is stored;

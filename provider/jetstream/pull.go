@@ -82,7 +82,7 @@ func (u *usage) target(now time.Time, most int) int {
 // want returns how many messages to pull now, and counts them as asked for.
 // m.mu is held.
 func (m *member) want(now time.Time) int {
-	if m.err != nil || m.stale || now.Before(m.pulls.after) {
+	if m.err != nil || m.stale || m.giving || now.Before(m.pulls.after) {
 		return 0
 	}
 	target := m.usage.target(now, m.now().most)

@@ -28,6 +28,14 @@ type handed struct {
 // does not.
 const settleTimeout = 5 * time.Second
 
+// settling bounds a settle by ctx, unless that has ended before [ACK-8].
+func settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return context.WithTimeout(ctx, settleTimeout)
+}
+
 // Settle implements [reactor.Settler].
 func (h *handed) Settle(ctx context.Context, o reactor.Outcome) error {
 	m, p := h.member, h.message
@@ -59,6 +67,7 @@ func (h *handed) Extend(ctx context.Context) (time.Time, error) {
 	m.mu.Unlock()
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
+	called := time.Now()
 	began, err := m.extend(ctx, p, &h.gone)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("jetstream: extend: %w", err)
@@ -69,7 +78,7 @@ func (h *handed) Extend(ctx context.Context) (time.Time, error) {
 		return time.Time{}, reactor.ErrLost
 	}
 	p.lease = began
-	h.deadline = began.Add(m.settings().AckWait)
+	h.deadline = called.Add(m.settings().AckWait)
 	return h.deadline, nil
 }
 
@@ -85,10 +94,15 @@ func (m *member) settle(ctx context.Context, p *message, o reactor.Outcome) erro
 		return m.finish(ctx, p, ackDone)
 	case reactor.Retried:
 		if most := m.settings().MaxAttempts; most == 0 || p.attempt() < most {
+			if p.noted { // by a Release that then failed
+				if err := m.writeNotes(ctx, []*message{p}, 0); err != nil {
+					return err
+				}
+			}
 			return m.respond(ctx, p, nakAfter(o.After))
 		}
 	case reactor.Released:
-		return m.handBack(ctx, []*message{p})
+		return m.release(ctx, p)
 	}
 	return m.bury(ctx, p, o.Reason)
 }
@@ -102,7 +116,7 @@ func (m *member) respond(ctx context.Context, p *message, ack []byte) error {
 			return fmt.Errorf("jetstream: settle: %w", err)
 		}
 	} else {
-		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+		ctx, cancel := settling(ctx)
 		defer cancel()
 		if _, err := nc.RequestWithContext(ctx, p.Msg.Reply, ack); err != nil {
 			return fmt.Errorf("jetstream: settle: %w", err)
@@ -116,7 +130,7 @@ func (m *member) finish(ctx context.Context, p *message, ack []byte) error {
 	if err := m.respond(ctx, p, ack); err != nil {
 		return err
 	}
-	if p.credit > 0 {
+	if p.credit > 0 || p.noted {
 		m.forgetCredit(p)
 	}
 	return nil
@@ -124,7 +138,7 @@ func (m *member) finish(ctx context.Context, p *message, ack []byte) error {
 
 // remove takes a dead letter out, for it was dealt with [DLQ-4].
 func (m *member) remove(ctx context.Context, p *message) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := settling(ctx)
 	defer cancel()
 	err := m.broker.dead.DeleteMsg(ctx, p.sequence)
 	var api *natsjs.APIError

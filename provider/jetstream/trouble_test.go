@@ -300,6 +300,22 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
+// TestPublishCutShort returns the context's error, whatever its cause [PUB-6].
+func TestPublishCutShort(t *testing.T) {
+	t.Parallel()
+	_, addr := listen(t, t.TempDir())
+	l := newLink(t, addr)
+	nc := l.connect(t)
+	b := broker(t, nc, jetstream.Config{})
+	l.cut()
+	within(t, 5*time.Second, "the cut", func() bool { return !nc.IsConnected() })
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("a cause"))
+	defer cancel()
+	if err := b.Publish(ctx, makeEvent(t, "a", nil)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Publish: %v, want the context's error", err)
+	}
+}
+
 // TestPublishNotSent ends the context before anything could be sent: then it is
 // known that nothing was stored.
 func TestPublishNotSent(t *testing.T) {
