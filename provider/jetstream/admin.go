@@ -36,8 +36,12 @@ func (b *Broker) Subscriptions(ctx context.Context) ([]messaging.Status, error) 
 			if err != nil {
 				continue // somebody else's
 			}
-			if i, err := b.incarnation(ctx, sub); err != nil || i.name != info.Name {
+			i, err := b.incarnation(ctx, sub)
+			switch {
+			case errors.Is(err, messaging.ErrNotFound), err == nil && i.name != info.Name:
 				continue // deleted or moved just now
+			case err != nil:
+				return nil, fmt.Errorf("jetstream: subscription %q: %w", sub.Name, err)
 			}
 			s := messaging.Status{
 				Subscription: sub,
@@ -154,6 +158,11 @@ func (b *Broker) seek(ctx context.Context, sub messaging.Subscription, to messag
 		},
 		Data: []byte(config.Durable),
 	})
+	// What follows is to be done even if ctx has ended: the members of another
+	// consumer than the one on record would be those of another subscription.
+	defer b.tell(next)
+	ctx, cancel := settling(ctx)
+	defer cancel()
 	if errs != nil {
 		// Not to be confused with our own, if its answer was lost.
 		if now, _, err := b.lastOf(ctx, b.record(next)); err == nil && string(now) == config.Durable {
@@ -166,17 +175,43 @@ func (b *Broker) seek(ctx context.Context, sub messaging.Subscription, to messag
 			return errors.Join(errMoved, stream.DeleteConsumer(ctx, config.Durable))
 		}
 		if !errors.Is(errs[0], messaging.ErrUnknown) {
-			_ = stream.DeleteConsumer(context.WithoutCancel(ctx), config.Durable)
+			_ = stream.DeleteConsumer(ctx, config.Durable)
 		}
 		return fail(errs[0])
 	}
 	// From here on it is moved. What is left to do can be done again.
-	err = b.forget(ctx, old)
-	b.tell(next)
+	err = b.follow(ctx, old, next, config)
+	if err == nil {
+		err = b.forget(ctx, old)
+	}
 	if err != nil {
 		return fail(err)
 	}
 	return nil
+}
+
+// follow does to a subscription that was moved what was done meanwhile to the
+// consumer that it had: an Update is made up for, and so is a Delete.
+func (b *Broker) follow(ctx context.Context, old *incarnation, moved messaging.Subscription, config natsjs.ConsumerConfig) error {
+	stream, _ := b.log(moved)
+	c, err := stream.Consumer(ctx, old.name)
+	if errors.Is(err, natsjs.ErrConsumerNotFound) {
+		_, err := b.Delete(ctx, moved)
+		return cmp.Or(err, fmt.Errorf("%w: %q was deleted meanwhile", messaging.ErrNotFound, moved.Name))
+	}
+	if err != nil {
+		return err
+	}
+	now, err := settings(c.CachedInfo().Config)
+	if err != nil {
+		return err
+	}
+	if now.Conflict(old.sub) == nil {
+		return nil
+	}
+	now.Start = moved.Start
+	_, err = stream.UpdateConsumer(ctx, b.updated(config, now))
+	return err
 }
 
 // forget removes an incarnation and its notes.
@@ -201,24 +236,36 @@ func (b *Broker) Update(ctx context.Context, sub messaging.Subscription) error {
 	if err != nil {
 		return err
 	}
-	old, err := b.existing(ctx, sub)
-	if err != nil {
-		return err
+	defer b.tell(sub) // also if the answer is lost
+	for {
+		old, err := b.existing(ctx, sub)
+		if err != nil {
+			return err
+		}
+		sub.Start = old.sub.Start
+		stream, _ := b.log(sub)
+		_, failed := stream.UpdateConsumer(ctx, b.updated(old.consumer.CachedInfo().Config, sub))
+		// Once it was moved, that was for nothing.
+		_, record, err := b.lastOf(ctx, b.record(sub))
+		if err == nil && (record != old.record || errors.Is(failed, natsjs.ErrConsumerDoesNotExist)) {
+			continue
+		}
+		if err = cmp.Or(failed, err); err != nil {
+			return fmt.Errorf("jetstream: update %q: %w", sub.Name, err)
+		}
+		return nil
 	}
-	sub.Start = old.sub.Start
+}
+
+// updated is a consumer's configuration with other settings.
+func (b *Broker) updated(config natsjs.ConsumerConfig, sub messaging.Subscription) natsjs.ConsumerConfig {
 	want := b.config(sub)
-	config := old.consumer.CachedInfo().Config
 	config.AckWait = want.AckWait
 	config.MaxAckPending = want.MaxAckPending
 	config.InactiveThreshold = want.InactiveThreshold
 	config.FilterSubject, config.FilterSubjects = "", want.FilterSubjects
 	config.Metadata = want.Metadata
-	stream, _ := b.log(sub)
-	if _, err := stream.UpdateConsumer(ctx, config); err != nil {
-		return fmt.Errorf("jetstream: update %q: %w", sub.Name, err)
-	}
-	b.tell(sub)
-	return nil
+	return config
 }
 
 // Delete implements [messaging.Admin].
@@ -227,15 +274,23 @@ func (b *Broker) Delete(ctx context.Context, sub messaging.Subscription) (discar
 	if err != nil {
 		return 0, err
 	}
-	info := old.consumer.CachedInfo()
-	if err = b.forget(ctx, old); err == nil {
-		err = b.dead.Purge(ctx, natsjs.WithPurgeSubject(b.record(sub)))
+	defer b.tell(sub)
+	for {
+		info := old.consumer.CachedInfo()
+		discarded = info.NumPending + uint64(info.NumAckPending)
+		if err = b.forget(ctx, old); err == nil {
+			err = b.dead.Purge(ctx, natsjs.WithPurgeSubject(b.record(sub)), natsjs.WithPurgeSequence(old.record+1))
+		}
+		if err == nil {
+			old, err = b.existing(ctx, sub) // again, if it was moved meanwhile
+		}
+		switch {
+		case errors.Is(err, messaging.ErrNotFound):
+			return discarded, nil
+		case err != nil:
+			return 0, fmt.Errorf("jetstream: delete %q: %w", sub.Name, err)
+		}
 	}
-	b.tell(sub)
-	if err != nil {
-		return 0, fmt.Errorf("jetstream: delete %q: %w", sub.Name, err)
-	}
-	return info.NumPending + uint64(info.NumAckPending), nil
 }
 
 // DeleteDeadLetters implements [messaging.Admin].
