@@ -56,7 +56,11 @@ func pub1Receives(e *env) {
 			e.failf("event %s was delivered twice", (<-got).Value.ID())
 		}
 	}
-	e.meet(b, src, e.events(1000, "pub.receives"))
+	meetings := 1000
+	if !e.Bubble {
+		meetings = 100
+	}
+	e.meet(b, src, e.events(meetings, "pub.receives"))
 	e.fence(b, src, "pub.receives")
 }
 
