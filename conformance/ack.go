@@ -48,7 +48,10 @@ var ackChecks = map[string][]check{
 		{name: "closed", do: ack7Closed},
 		{name: "at_the_deadline", do: ack7Fenced, needs: Fenced},
 	},
-	"ACK-8": {{name: "receiving_context_ended", do: ack8}},
+	"ACK-8": {
+		{name: "receiving_context_ended", do: ack8},
+		{name: "with_a_context_that_has_ended", do: ack8Ended},
+	},
 	"ACK-9": {
 		{name: "at_once", do: ack9},
 		{name: "any_member", do: ack9Member},
@@ -354,7 +357,19 @@ func ack6Failed(e *env) {
 	e.quiet(src, 2*e.AckWait+e.Slack)
 }
 
-func ack8(e *env) {
+func ack8(e *env) { e.settlesLater(e.settling) }
+
+// The context of a settle bounds a wait for confirmation, and may have ended.
+func ack8Ended(e *env) {
+	e.settlesLater(func(step string) (context.Context, context.CancelFunc) {
+		ctx, cancel := e.settling(step)
+		cancel()
+		return ctx, cancel
+	})
+}
+
+// settlesLater settles in each way, when the context of Receive has ended.
+func (e *env) settlesLater(settling func(step string) (context.Context, context.CancelFunc)) {
 	b := e.open()
 	src := e.subscribe(b, e.short())
 	events := e.events(len(settles), "ack.ended")
@@ -369,7 +384,7 @@ func ack8(e *env) {
 	}
 	e.quiet(src, e.AckWait/4) // nothing was given back by that
 	for i, s := range settles {
-		ctx, cancel := e.settling(s.name)
+		ctx, cancel := settling(s.name)
 		e.ok(s.settle(ds[i], ctx), "%s after the receiving context has ended", s.name)
 		cancel()
 	}

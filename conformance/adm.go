@@ -42,6 +42,7 @@ var admChecks = map[string][]check{
 		{name: "namesake", do: adm3Namesake},
 		{name: "dead_letters_out", do: adm3Out},
 		{name: "dead_letters_go_on", do: adm3On},
+		{name: "beside_a_seek", do: adm3Seek},
 	},
 	"ADM-4": {
 		{name: "in_place", do: adm4},
@@ -58,6 +59,7 @@ var admChecks = map[string][]check{
 		{name: "start_stays", do: adm4Start},
 		{name: "out", do: adm4Out},
 		{name: "types_later", do: adm4Tail},
+		{name: "beside_a_seek", do: adm4Seek},
 	},
 }
 

@@ -28,6 +28,7 @@ var dlqChecks = map[string][]check{
 		{name: "strict_order", do: dlq3, deadFull: true},
 		{name: "others_go_on", do: dlq3Others, deadFull: true},
 		{name: "update", do: dlq3Update, deadFull: true},
+		{name: "closed_meanwhile", do: dlq3Closed, deadFull: true},
 	},
 	"DLQ-4": {
 		{name: "work_list", do: dlq4},

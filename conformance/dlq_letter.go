@@ -296,3 +296,29 @@ func dlq3Update(e *env) {
 	e.same(d, events[1])
 	e.deadLetter(e.subscribe(b, e.dead(sub)), events[0])
 }
+
+// Who closes before it could be buried neither gives it to another nor loses it.
+func dlq3Closed(e *env) {
+	b, room := e.deadFull()
+	sub := e.sub()
+	sub.MaxAttempts = 1
+	src := e.subscribeReport(b, sub, func(context.Context, error) {})
+	ev := e.event("dlq.full")
+	e.publish(b, ev)
+	if err := e.tryReject(e.expect(src, ev, 1)); err != nil {
+		panic(skipped{"Reject of what cannot be buried says so, and the member keeps it"})
+	}
+	e.quiet(src, e.AckWait)
+	e.begin("room for dead letters")
+	room()
+	e.closing(src)
+	next := e.subscribe(b, sub)
+	e.quiet(next, e.absence())
+	list := e.subscribe(b, e.dead(sub))
+	d := e.receiveUntil(list, time.Now().Add(burial))
+	if d == nil {
+		e.failf("the event did not join the dead letters within %v of there being room", burial)
+	}
+	e.same(d, ev)
+	e.quiet(next, e.absence())
+}

@@ -126,4 +126,90 @@ var againFaults = []fault{
 			return d, nil
 		}
 	}},
+
+	// RCV-3.
+	{name: "swaps two after a pause", breaks: "RCV-3/after_pauses", wrap: func(b *bent) {
+		var mu sync.Mutex
+		var swapped *messaging.Delivery
+		last := time.Now()
+		b.receive = func(ctx context.Context, s *bentSource) (*messaging.Delivery, error) {
+			mu.Lock()
+			d, paused := swapped, time.Since(last) > time.Millisecond
+			swapped, last = nil, time.Now()
+			mu.Unlock()
+			if d != nil {
+				return d, nil
+			}
+			d, err := s.Source.Receive(ctx)
+			if err != nil || !paused {
+				return d, err
+			}
+			soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			next, err := s.Source.Receive(soon)
+			if err != nil {
+				return d, nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			swapped = d
+			return next, nil
+		}
+	}},
+
+	// ACK-8.
+	{name: "a settle needs a context that lasts", breaks: "ACK-8/with_a_context_that_has_ended", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+
+	// DLQ-3.
+	{name: "a Reject that waits ends with its member", breaks: "DLQ-3/closed_meanwhile", wrap: func(b *bent) {
+		b.settle = func(d *bentDelivery, ctx context.Context, o reactor.Outcome) error {
+			if o.Result == reactor.Rejected {
+				return nil
+			}
+			return d.inner.Settle(ctx, o)
+		}
+	}},
+
+	// ADM-3 and ADM-4.
+	{name: "a Seek brings back the settings", breaks: "ADM-4/beside_a_seek", wrap: func(b *bent) {
+		administers(func(a *bentAdmin) {
+			a.seek = func(ctx context.Context, sub messaging.Subscription, to messaging.Start) error {
+				old := current(ctx, a.Admin, sub)
+				time.Sleep(time.Microsecond) // in a bubble: until all others wait
+				return errors.Join(a.Admin.Seek(ctx, sub, to), a.Admin.Update(ctx, old))
+			}
+			a.update = func(ctx context.Context, sub messaging.Subscription) error {
+				time.Sleep(time.Nanosecond)
+				return a.Admin.Update(ctx, sub)
+			}
+		})(b)
+	}},
+	{name: "a Seek brings back the subscription", breaks: "ADM-3/beside_a_seek", wrap: func(b *bent) {
+		administers(func(a *bentAdmin) {
+			a.seek = func(ctx context.Context, sub messaging.Subscription, to messaging.Start) error {
+				old := current(ctx, a.Admin, sub)
+				time.Sleep(time.Microsecond)
+				err := a.Admin.Seek(ctx, sub, to)
+				if old.Name == "" || !errors.Is(err, messaging.ErrNotFound) {
+					return err
+				}
+				src, err := b.Broker.Subscribe(ctx, old, nil)
+				if err != nil {
+					return err
+				}
+				return src.Close()
+			}
+			a.delete = func(ctx context.Context, sub messaging.Subscription) (uint64, error) {
+				time.Sleep(time.Nanosecond)
+				return a.Admin.Delete(ctx, sub)
+			}
+		})(b)
+	}},
 }

@@ -25,6 +25,7 @@ var rcvChecks = map[string][]check{
 		{name: "log_order", do: rcv3Order},
 		{name: "strict_order", do: rcv3Strict},
 		{name: "strict_order_and_death", do: rcv3StrictDeath},
+		{name: "after_pauses", do: rcv3Pauses},
 	},
 	"RCV-4": {
 		{name: "one_member", do: rcv4},

@@ -211,3 +211,21 @@ func rcv4Members(e *env) {
 	}
 	e.collect(len(events)-len(out), one, two)
 }
+
+// A member that is busy, and then is not, may give back what it has fetched: the
+// order is kept.
+func rcv3Pauses(e *env) {
+	b := e.open()
+	events := e.events(320, "rcv.pauses")
+	for chunk := range slices.Chunk(events, 80) {
+		e.publish(b, chunk...)
+	}
+	src := e.subscribe(b, e.sub())
+	for half := range slices.Chunk(events, 160) {
+		e.accept(src, half[:120]...)
+		for _, ev := range half[120:] {
+			e.pause(e.AckWait / 25)
+			e.accept(src, ev)
+		}
+	}
+}
