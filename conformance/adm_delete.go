@@ -265,10 +265,10 @@ func adm3Out(e *env) {
 	sub, _, events := e.died(b, 2)
 	list := e.subscribe(b, e.dead(sub))
 	ds := e.deadLetters(list, events...)
-	e.retry(ds[1], e.AckWait/4)
+	e.retry(ds[1], e.AckWait/2)
 	e.deleteLetters(a, sub.Name, 2)
 	_ = ds[0].Retry(e.ctx, 0) // it may say so, or not
-	e.quiet(list, e.absence())
+	e.quiet(list, e.absence()+e.AckWait/4)
 }
 
 // A member that was done with all of them gets the next.

@@ -133,8 +133,8 @@ func rcv3StrictDeath(e *env) {
 	}
 	e.retry(d, 0)
 	e.reject(e.expect(src, events[2], 2), "for a test")
-	e.expect(src, events[3], 1)
 	buried(3)
+	e.expect(src, events[3], 1)
 	e.closing(src) // back it goes, before the one behind it
 	src = e.subscribe(b, sub)
 	d = e.expect(src, events[3], 1)

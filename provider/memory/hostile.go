@@ -202,6 +202,14 @@ func (x *hostility) pause(ctx context.Context) error {
 	}
 }
 
+// settle is pause for a settle, whose context may have ended before it [ACK-8].
+func (x *hostility) settle(ctx context.Context) error {
+	if x != nil && ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return x.pause(ctx)
+}
+
 // publish stores entries, or some of them.
 func (x *hostility) publish(ctx context.Context, b *Broker, entries []pending) error {
 	if len(entries) == 0 {

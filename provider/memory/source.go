@@ -214,7 +214,7 @@ func (h *hold) info() reactor.Info {
 // Settle implements [reactor.Settler].
 func (h *hold) Settle(ctx context.Context, o reactor.Outcome) error {
 	c, mu := h.consumer, &h.consumer.broker.mu
-	late := c.broker.hostile.pause(ctx)
+	late := c.broker.hostile.settle(ctx)
 	mu.Lock()
 	defer mu.Unlock()
 	now := time.Now()
