@@ -59,7 +59,7 @@ func TestHostileConformance(t *testing.T) {
 }
 
 // persistent is a client that repeats what failed, as the contract says that it
-// may, while the context lives.
+// may, while the context lives, or whatever it does if it had ended before.
 type persistent struct{ *memory.Broker }
 
 func (p *persistent) Publish(ctx context.Context, events ...event.Event) error {
@@ -92,12 +92,13 @@ func (p persistentSource) Receive(ctx context.Context) (*messaging.Delivery, err
 type persistentSettler struct{ d *messaging.Delivery }
 
 func (p persistentSettler) Settle(ctx context.Context, o reactor.Outcome) error {
+	ended := ctx.Err() != nil
 	for {
 		err := p.d.Settle(ctx, o)
 		if err == nil || errors.Is(err, reactor.ErrLost) || errors.Is(err, reactor.ErrSettled) {
 			return err
 		}
-		if ctx.Err() != nil {
+		if !ended && ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 	}
