@@ -64,7 +64,9 @@ type member struct {
 	gap     gap
 	checked time.Time // when the consumer was last looked for
 	check   bool      // it should be
-	stale   bool      // and before anything is pulled or received
+	looking bool      // it is being
+	stale   bool      // it should be before anything is pulled or received
+	doubts  int       // how often that was found
 	giving  bool      // what it does not use is being given back
 }
 

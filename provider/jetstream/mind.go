@@ -52,9 +52,9 @@ func (m *member) look(now time.Time) time.Duration {
 		m.pulls.reset(now)
 		m.check = true
 	}
-	check := m.check && now.Sub(m.checked) >= time.Second
+	check := m.check && !m.looking && now.Sub(m.checked) >= time.Second
 	if check {
-		m.check, m.checked = false, now
+		m.check, m.checked, m.looking = false, now, true
 	}
 	m.forgetLost(now)
 	probes := m.due(now)
@@ -95,7 +95,10 @@ func (m *member) changed(*nats.Msg) {
 
 // doubt makes the member look at once what has become of the subscription, and
 // pull and hand out nothing before. m.mu is held.
-func (m *member) doubt() { m.check, m.checked, m.stale = true, time.Time{}, true }
+func (m *member) doubt() {
+	m.check, m.checked, m.stale = true, time.Time{}, true
+	m.doubts++
+}
 
 // refresh looks what has become of the subscription: the server does not tell
 // who was away. The member goes on with other settings, or at the place where
@@ -103,40 +106,35 @@ func (m *member) doubt() { m.check, m.checked, m.stale = true, time.Time{}, true
 func (m *member) refresh() {
 	ctx, cancel := context.WithTimeout(m.ctx, 5*time.Second)
 	defer cancel()
+	defer signal(m.nudge)
+	m.mu.Lock()
+	doubts := m.doubts
+	m.mu.Unlock()
 	m.lookForGap(ctx)
 	i, err := m.broker.incarnation(ctx, m.id)
-	old := m.now()
-	switch {
-	case errors.Is(err, messaging.ErrNotFound):
+	if errors.Is(err, messaging.ErrNotFound) {
 		m.end(err)
-	case err != nil:
-		m.mu.Lock()
-		m.check = true // again, later
-		m.mu.Unlock()
-	case i.note == old.note:
-		m.mu.Lock()
-		m.current.Store(i)
-		m.stale = false
-		m.mu.Unlock()
-		signal(m.available)
-		signal(m.nudge)
-	case i.moved:
-		m.move(i)
-	default:
+	} else if err == nil && i.note != m.now().note && !i.moved {
 		m.end(fmt.Errorf("%w: %q was deleted, and there is another by that name", messaging.ErrNotFound, m.id.Name))
 	}
-}
-
-// move goes on with another incarnation: what the member holds of the old one
-// is nobody's any more, and settles nothing.
-func (m *member) move(i *incarnation) {
 	m.mu.Lock()
-	m.lose()
-	m.begin(i)
-	m.stale = false
-	m.pulls.reset(time.Now())
-	m.mu.Unlock()
-	signal(m.nudge)
+	defer m.mu.Unlock()
+	m.looking = false
+	switch {
+	case m.err != nil:
+	case err != nil:
+		m.check = true // again, later
+	default:
+		if i.note == m.now().note {
+			m.current.Store(i)
+		} else { // what the member holds of the old one is nobody's any more, and settles nothing
+			m.lose()
+			m.begin(i)
+			m.pulls.reset(time.Now())
+		}
+		m.stale = m.doubts != doubts // there was another while we looked
+		signal(m.available)
+	}
 }
 
 // lose drops all that the member holds, received or not. m.mu is held.
