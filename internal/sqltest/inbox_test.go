@@ -147,7 +147,7 @@ func TestTwins(t *testing.T) {
 					}
 				})
 				<-second
-				waitsForLock(t, d, db)
+				waitsForLock(t, d, db, "inbox")
 				close(goOn)
 				wait.Wait()
 				if n := count(t, db, `SELECT count(*) FROM effects`); n != 1 || calls.Load() != first.calls {
@@ -158,15 +158,15 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// waitsForLock waits until a transaction in PostgreSQL waits for another one.
-// SQLite cannot be asked, and has one writer at a time.
-func waitsForLock(t testing.TB, d database, db *sql.DB) {
+// waitsForLock waits until a transaction in PostgreSQL waits for another one with
+// its INSERT into a table. SQLite cannot be asked, and has one writer at a time.
+func waitsForLock(t testing.TB, d database, db *sql.DB, table string) {
 	t.Helper()
 	if !d.postgres() {
 		return
 	}
 	for began := time.Now(); count(t, db, `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO "inbox"%'`) == 0; {
+		WHERE application_name = current_setting('application_name') AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO "' || $1 || '"%'`, table) == 0; {
 		if time.Since(began) > patience {
 			t.Fatal("nobody waits")
 		}

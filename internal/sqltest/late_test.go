@@ -2,10 +2,14 @@ package sqltest_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/catchment-events/catchment/event"
 	"github.com/catchment-events/catchment/messaging/outbox"
@@ -159,4 +163,64 @@ func TestRetryIsPrompt(t *testing.T) {
 		}
 		empty(t, ob)
 	})
+}
+
+// TestLateKeepsItsKey has transactions that write events of one key run one after
+// another, of which the first takes long to commit: its event comes first.
+func TestLateKeepsItsKey(t *testing.T) {
+	t.Parallel() // it mostly waits
+	d := postgres(t)
+	db := d.open(t)
+	ob := newOutbox(t, db, nil)
+	p := &stubborn{}
+	relay(t, ob, p, nil)
+	var want []string
+	for i := range 2 {
+		key := fmt.Sprint("key ", i)
+		first, second := fmt.Sprint("first ", i), fmt.Sprint("second ", i)
+		want = append(want, first, second)
+		tx := uncommitted(t, db, ob, newEvent(t, first, key))
+		others(t, db, ob, p, fmt.Sprint(i))
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		publish(t, db, ob, newEvent(t, second, key))
+		waitFor(t, "second published", func() bool { return slices.Contains(p.published(), second) })
+	}
+	got := slices.DeleteFunc(p.published(), func(id string) bool { return strings.HasPrefix(id, "other") })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("published (-want +got):\n%s", diff)
+	}
+}
+
+// TestNumberedFirst has a writer wait in the middle of its only statement, for
+// another one of the same event: its transaction has a number by then, as its row
+// has, and is known to be under way.
+func TestNumberedFirst(t *testing.T) {
+	d := postgres(t)
+	db := d.open(t)
+	ob := newOutbox(t, db, nil)
+	twin := uncommitted(t, db, ob, newEvent(t, "1", ""))
+	ended := make(chan error, 1)
+	go func() { ended <- ob.In(db).Publish(t.Context(), newEvent(t, "1", "")) }()
+	waitsForLock(t, d, db, "outbox")
+	if n := count(t, db, `SELECT count(backend_xid) FROM pg_stat_activity
+		WHERE application_name = current_setting('application_name') AND wait_event_type = 'Lock'`); n != 1 {
+		t.Errorf("%d transactions that wait have a number, want the one", n)
+	}
+	if err := errors.Join(twin.Rollback(), <-ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// others publishes other events for 2.5 seconds, and waits for the last one.
+func others(t *testing.T, db *sql.DB, ob *outbox.Outbox, p *stubborn, name string) {
+	t.Helper()
+	var id string
+	for n := range 25 {
+		time.Sleep(100 * time.Millisecond)
+		id = fmt.Sprint("other ", name, " ", n)
+		publish(t, db, ob, newEvent(t, id, ""))
+	}
+	waitFor(t, "others published", func() bool { return slices.Contains(p.published(), id) })
 }

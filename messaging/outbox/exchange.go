@@ -95,7 +95,7 @@ func (s *source) look(w *work) (bool, error) {
 		now := time.Now()
 		s.found(now, false, false, o.opts.Poll)
 		if w.sweep {
-			s.sweepAt = now.Add(max(late, 10*now.Sub(began)))
+			s.sweepAt = now.Add(max(sweepPause, 10*now.Sub(began)))
 		}
 	}
 	return some, nil
@@ -108,6 +108,10 @@ type fetched struct {
 	unfit   []failure // that will never be tried
 	last    int64     // the last row; 0: there was none
 	full    bool      // there may be more
+
+	// Of transactions, by number, if there was a row; see position.
+	ended  int64 // those before had ended, and what they wrote was to be seen
+	number int64 // of the one that fetched
 }
 
 type waiting struct {
@@ -248,7 +252,7 @@ func (s *source) read(ctx context.Context, tx *sql.Tx, w *work) (f fetched, err 
 		e := &entry{source: s, term: w.term}
 		var attempts int
 		var stored, wait int64
-		if err := rows.Scan(&e.seq, &e.key, &e.raw, &attempts, &stored, &wait); err != nil {
+		if err := rows.Scan(&e.seq, &e.key, &e.raw, &attempts, &stored, &wait, &f.ended, &f.number); err != nil {
 			return f, err
 		}
 		n++

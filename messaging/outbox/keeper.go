@@ -154,9 +154,10 @@ func (s *source) merge(w *work, began time.Time, f fetched) {
 	} else if n > s.seen {
 		s.seen = n
 	}
+	s.moves(f)
 	s.parked = w.parked
 	if w.sweep {
-		s.sweepAt = now.Add(max(late, 10*now.Sub(began)))
+		s.sweepAt = now.Add(max(sweepPause, 10*now.Sub(began)))
 	}
 	s.found(now, f.last > 0, f.full, s.outbox.opts.Poll)
 	if len(f.entries) > 0 {
@@ -180,7 +181,7 @@ func (s *source) starts(term int64, began time.Time, careful bool) {
 	if careful {
 		s.window = 1
 	}
-	s.position = position{sweepAt: now, turned: now}
+	s.position = position{sweepAt: now}
 	s.schedule = schedule{lookAt: now, hungry: s.hungry}
 	s.announces()
 }

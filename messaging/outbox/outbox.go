@@ -29,7 +29,7 @@
 // fails holds up its own key and nothing else, until 32768 keys are held up. It
 // takes that transactions that write events of one key run one after another, as
 // they do when each first locks or updates what the events are about: order is
-// the order of the inserts.
+// the order of the inserts. How long each takes to commit does not matter.
 //
 // Any number of relays may run, in any number of processes. One at a time works:
 // it holds a lease in the database, with a term that the database counts, and
@@ -47,8 +47,8 @@
 // # Databases
 //
 // The package uses database/sql alone; the program imports the driver. It is
-// tested on PostgreSQL 15 with github.com/jackc/pgx/v5/stdlib, and on SQLite with
-// modernc.org/sqlite, opened with:
+// tested on PostgreSQL 15 with github.com/jackc/pgx/v5/stdlib, and takes 13 or
+// later; and on SQLite with modernc.org/sqlite, opened with:
 //
 //	file:shop.db?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)
 //

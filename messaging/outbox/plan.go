@@ -15,10 +15,10 @@ const (
 	// is left to the writers, while there is no backlog.
 	restFactor = 4
 
-	// late is how long, at least, a transaction may take from its insert to its
-	// commit without being found later than others: later ones are found by a
-	// sweep, which begins at the first row, about as often.
-	late = time.Second
+	// sweepPause is how long, at least, nobody looks at every row: another
+	// process may have had parked events retried. What is committed late is not
+	// left to that, see position.
+	sweepPause = time.Second
 
 	// maxBlocked is how many keys may be held up, before nothing is fetched
 	// until one of them is not. PostgreSQL looks each row's key up in a hash of
@@ -26,14 +26,26 @@ const (
 	maxBlocked = 1 << 15
 )
 
-// A position says from where on rows are fetched. It is a help and no cursor:
-// rows of transactions that commit late appear before it.
+// A position says from where on rows are fetched. Rows appear before others that
+// were seen, when their transactions commit, and the next event of their key may
+// be written right after that: a fetch that passed over the first would see the
+// next. So a fetch begins where nothing can appear any more, however long
+// transactions take.
+//
+// PostgreSQL numbers transactions, and a writer has its number before its rows
+// have theirs. A transaction of the relay that begins after the row past was seen
+// has a greater number than all that have rows up to there. Once those before it
+// have ended, a fetch sees all of these rows, and later ones may begin after them.
+// A transaction that stays open, in whatever database of the server, has fetches
+// begin early and pass over more rows that are deleted; it does not hold them up.
 type position struct {
-	seen      int64     // to here everything was fetched that was to be seen
-	past, old int64     // what seen was, between one and two times late ago
-	turned    time.Time // when these were set
-	sweepAt   time.Time // when to begin at the first row again
-	parked    string    // tells the events that were parked then from others
+	seen    int64 // to here everything was fetched that was to be seen
+	past    int64 // what seen was
+	pastEnd int64 // what has rows up to past has a number below; 0: not known yet
+	old     int64 // to here all has ended, and was fetched
+
+	sweepAt time.Time // when to begin at the first row again
+	parked  string    // tells the events that were parked then from others
 }
 
 // from returns after which row to fetch.
@@ -41,10 +53,19 @@ func (p *position) from(now time.Time) (seq int64, sweep bool) {
 	if !now.Before(p.sweepAt) {
 		return 0, true
 	}
-	if now.Sub(p.turned) >= late {
-		p.old, p.past, p.turned = p.past, p.seen, now
-	}
 	return min(p.old, p.seen), false
+}
+
+// moves takes what a fetch tells of transactions, when seen is what it made it. If
+// there was more than was fetched, seen is where that begins.
+func (p *position) moves(f fetched) {
+	switch {
+	case f.last == 0: // nothing tells
+	case p.pastEnd == 0:
+		p.pastEnd = f.number
+	case f.ended >= p.pastEnd:
+		p.old, p.past, p.pastEnd = p.past, p.seen, 0
+	}
 }
 
 // back makes sure that what follows a row is fetched again.

@@ -129,9 +129,15 @@ func statementsFor(d Dialect, t database.Table, hold bool) statements {
 	var rules []string
 	switch d {
 	case Postgres:
+		// The condition is looked at before there are rows, so the transaction has
+		// its number before these have theirs, as position has it. Otherwise the
+		// row comes first, and in between may wait for a twin's transaction.
+		s.insert = `INSERT INTO {table} (source, id, partitionkey, event) SELECT * FROM (VALUES `
+		s.conflict = `) AS event_rows WHERE pg_current_xact_id() IS NOT NULL` + s.conflict
 		s.notify = ` RETURNING pg_notify('` + channel(t) + `', '')`
 		s.fetch = `SELECT seq, partitionkey, event, attempts, {micros created_at},
-	COALESCE(GREATEST(0, ceil(extract(epoch FROM next_at - clock_timestamp()) * 1000)), 0)::bigint
+	COALESCE(GREATEST(0, ceil(extract(epoch FROM next_at - clock_timestamp()) * 1000)), 0)::bigint,
+	(SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint), (SELECT pg_current_xact_id()::text::bigint)
 FROM (SELECT *, sum(octet_length(event)) OVER (ORDER BY seq) - octet_length(event) AS bytes_before
 	FROM (SELECT *` + next + ` ORDER BY seq LIMIT $4) AS next_rows) AS measured
 WHERE bytes_before < $5 ORDER BY seq`
@@ -152,8 +158,9 @@ WHERE o.seq = f.seq AND {in o.seq $2}`
 			`{micros parked_at}`, `(extract(epoch FROM parked_at) * 1000000)::bigint`,
 		}
 	case SQLite:
-		// Rows are read one at a time, so bytes are counted while reading.
-		s.fetch = `SELECT o.seq, o.partitionkey, o.event, o.attempts, {micros created_at}, max(0, COALESCE(o.next_at - {now}, 0))` + next + ` AND $5 > 0 ORDER BY o.seq LIMIT $4`
+		// Rows are read one at a time, so bytes are counted while reading. Others
+		// that write have ended: there is one at a time.
+		s.fetch = `SELECT o.seq, o.partitionkey, o.event, o.attempts, {micros created_at}, max(0, COALESCE(o.next_at - {now}, 0)), 1, 1` + next + ` AND $5 > 0 ORDER BY o.seq LIMIT $4`
 		s.fail = `UPDATE {table} SET attempts = f.attempts, last_error = f.error,
 	next_at = {now} + f.after, parked_at = CASE WHEN f.park THEN {now} END
 FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.attempts') AS attempts, json_extract(value, '$.error') AS error,
