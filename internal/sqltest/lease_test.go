@@ -218,6 +218,44 @@ func TestNotSettled(t *testing.T) {
 	})
 }
 
+// TestNotSettledInTraffic is TestNotSettled while others come and go, with whom
+// the relay renews the lease before that is due.
+func TestNotSettledInTraffic(t *testing.T) {
+	t.Parallel() // it mostly waits
+	onEach(t, func(t *testing.T, d database) {
+		const lease = time.Second
+		db := d.open(t)
+		ob := newOutbox(t, db, &outbox.Options{Lease: lease})
+		src := open(t, ob)
+		publish(t, db, ob, newEvent(t, "lost", "a"))
+		deadline := receive(t, src, "lost").Deadline()
+		for i := 0; ; i++ {
+			id := fmt.Sprint(i)
+			publish(t, db, ob, newEvent(t, id, id))
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			got, err := src.Receive(ctx)
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := got.Ack(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			late := time.Since(deadline)
+			if got.Value.ID() == "lost" {
+				if late < 0 || got.Info.Attempt != 2 {
+					t.Errorf("attempt %d, %v after the deadline; want the second, not before", got.Info.Attempt, late)
+				}
+				return
+			}
+			if late > 3*lease {
+				t.Fatalf("not delivered again %v after its deadline, with a lease of %v", late, lease)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
 // TestKeepsTheLease has an event handled for longer than a lease.
 func TestKeepsTheLease(t *testing.T) {
 	t.Parallel() // it mostly waits

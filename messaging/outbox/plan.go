@@ -122,8 +122,12 @@ func (s *source) plan() (*work, time.Duration) {
 			next = t
 		}
 	}
-	if renew {
-		s.reclaims(now)
+	for _, e := range s.out {
+		if now.Before(e.deadline) {
+			sooner(e.deadline)
+			continue
+		}
+		s.reclaims(e, now)
 	}
 	for key, b := range s.blocked {
 		if now.Before(b.due) {

@@ -246,17 +246,12 @@ func (s *source) notes(f failure, now time.Time) {
 
 // reclaims takes back what was neither settled nor extended in time: its delivery
 // is lost, although the lease is not [ACK-2]. s.mu is held.
-func (s *source) reclaims(now time.Time) {
-	for seq, e := range s.out {
-		if now.Before(e.deadline) {
-			continue
-		}
-		delete(s.out, seq)
-		if len(s.acked)+len(s.failed) == 0 {
-			s.first = now
-		}
-		s.fails(e, reactor.Outcome{Result: reactor.Retried, Reason: "it was not settled in time"}, now)
+func (s *source) reclaims(e *entry, now time.Time) {
+	delete(s.out, e.seq)
+	if len(s.acked)+len(s.failed) == 0 {
+		s.first = now
 	}
+	s.fails(e, reactor.Outcome{Result: reactor.Retried, Reason: "it was not settled in time"}, now)
 }
 
 // blocks keeps back the events of a key. Those that are ready are given up: they
