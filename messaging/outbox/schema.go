@@ -119,7 +119,6 @@ func statementsFor(d Dialect, t database.Table, hold bool) statements {
 		release: `UPDATE {table_lease} SET expires_at = {now}, claimed = '' WHERE term = $1`,
 
 		look: `SELECT EXISTS (SELECT 1` + next + `)`,
-		mark: `SELECT count(*) || ' ' || COALESCE(sum(seq), 0) FROM {table} WHERE parked_at IS NOT NULL`,
 		ack:  `DELETE FROM {table} WHERE {in seq $1}`,
 
 		parked:  `SELECT seq, event, attempts, COALESCE(last_error, ''), {micros created_at}, {micros parked_at} FROM {table} WHERE parked_at IS NOT NULL AND seq > $1 ORDER BY seq LIMIT $2`,
@@ -141,6 +140,7 @@ func statementsFor(d Dialect, t database.Table, hold bool) statements {
 FROM (SELECT *, sum(octet_length(event)) OVER (ORDER BY seq) - octet_length(event) AS bytes_before
 	FROM (SELECT *` + next + ` ORDER BY seq LIMIT $4) AS next_rows) AS measured
 WHERE bytes_before < $5 ORDER BY seq`
+		s.mark = `SELECT COALESCE(encode(sha256(string_agg(seq::text, ' ' ORDER BY seq)::bytea), 'hex'), '') FROM {table} WHERE parked_at IS NOT NULL`
 		s.fail = `UPDATE {table} AS o SET attempts = f.attempts, last_error = f.error,
 	next_at = {now} + f.after * interval '1 millisecond', parked_at = CASE WHEN f.park THEN {now} END
 FROM json_to_recordset($1::json) AS f(seq bigint, attempts integer, error text, after bigint, park boolean)
@@ -161,6 +161,7 @@ WHERE o.seq = f.seq AND {in o.seq $2}`
 		// Rows are read one at a time, so bytes are counted while reading. Others
 		// that write have ended: there is one at a time.
 		s.fetch = `SELECT o.seq, o.partitionkey, o.event, o.attempts, {micros created_at}, max(0, COALESCE(o.next_at - {now}, 0)), 1, 1` + next + ` AND $5 > 0 ORDER BY o.seq LIMIT $4`
+		s.mark = `SELECT COALESCE(group_concat(seq, ' '), '') FROM (SELECT seq FROM {table} WHERE parked_at IS NOT NULL ORDER BY seq)`
 		s.fail = `UPDATE {table} SET attempts = f.attempts, last_error = f.error,
 	next_at = {now} + f.after, parked_at = CASE WHEN f.park THEN {now} END
 FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.attempts') AS attempts, json_extract(value, '$.error') AS error,
