@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -222,6 +223,36 @@ func TestSerializationFailure(t *testing.T) {
 		}
 		if n := calls.Load(); d.postgres() && n < 3 {
 			t.Errorf("%d calls: nothing failed", n)
+		}
+	})
+}
+
+// TestTimeout has handlers take longer than they may: the error says so, whatever
+// they make of it.
+func TestTimeout(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		in := newInbox(t, db, &inbox.Options{Timeout: 50 * time.Millisecond})
+		for name, returns := range map[string]func(context.Context, *sql.Tx) error{
+			"nil":                 func(context.Context, *sql.Tx) error { return nil },
+			"the context's error": func(ctx context.Context, _ *sql.Tx) error { return ctx.Err() },
+			"the context's cause": func(ctx context.Context, _ *sql.Tx) error { return context.Cause(ctx) },
+			"a statement's error": func(ctx context.Context, tx *sql.Tx) error { return effect("")(ctx, tx, newEvent(t, "", "")) },
+			"one without a context": func(_ context.Context, tx *sql.Tx) error {
+				return effect("")(context.Background(), tx, newEvent(t, "", ""))
+			},
+		} {
+			err := in.Handler("stock", func(ctx context.Context, tx *sql.Tx, _ event.Event) error {
+				<-ctx.Done()
+				time.Sleep(10 * time.Millisecond) // most likely the transaction is rolled back
+				return returns(ctx, tx)
+			})(t.Context(), newEvent(t, "1", ""))
+			if err == nil || !strings.Contains(err.Error(), "Options.Timeout") {
+				t.Errorf("a handler that returns %s: %v; want the timeout named", name, err)
+			}
+		}
+		if n := count(t, db, `SELECT (SELECT count(*) FROM inbox) + (SELECT count(*) FROM effects)`); n != 0 {
+			t.Errorf("%d notes and effects are left", n)
 		}
 	})
 }

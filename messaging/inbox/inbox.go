@@ -195,9 +195,11 @@ func (in *Inbox) once(ctx context.Context, subscription string, h Handler, e eve
 
 var errTimeout = errors.New("inbox: the transaction took longer than Options.Timeout")
 
-// cause names the timeout if it is what ended ctx.
+// cause names the timeout if it is what ended ctx, and with it the transaction,
+// which may be all that err says.
 func (in *Inbox) cause(ctx context.Context, err error) error {
-	if context.Cause(ctx) == errTimeout && errors.Is(err, context.DeadlineExceeded) {
+	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sql.ErrTxDone)
+	if ended && context.Cause(ctx) == errTimeout {
 		return fmt.Errorf("%w (%v): %w", errTimeout, in.opts.Timeout, err)
 	}
 	return err
