@@ -2,6 +2,8 @@ package sqltest_test
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +18,7 @@ import (
 	"github.com/catchment-events/catchment/messaging"
 	"github.com/catchment-events/catchment/messaging/inbox"
 	"github.com/catchment-events/catchment/messaging/outbox"
+	"github.com/catchment-events/catchment/reactor"
 )
 
 // TestFidelity has events come out as they went in [EVT-3].
@@ -180,6 +183,66 @@ func TestPublishAgain(t *testing.T) {
 		if s, err := ob.Stats(t.Context()); err != nil || s.Pending != 1236 {
 			t.Errorf("stats %+v, %v; want 1236 pending", s, err)
 		}
+	})
+}
+
+// breaks is a database whose connection breaks with the second statement.
+type breaks struct {
+	outbox.Execer
+	calls int
+}
+
+func (b *breaks) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if b.calls++; b.calls > 1 {
+		return nil, driver.ErrBadConn
+	}
+	return b.Execer.ExecContext(ctx, query, args...)
+}
+
+// TestPublishFails has a Publish fail part-way: it says of events that they are not
+// stored only within a transaction [PUB-6].
+func TestPublishFails(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		ob := newOutbox(t, db, nil)
+		var many []event.Event
+		for i := range 600 { // in two statements
+			many = append(many, newEvent(t, fmt.Sprint(i), ""))
+		}
+		check := func(what string, err error, n int, unknown bool) {
+			t.Helper()
+			each := []error{err}
+			if n > 1 {
+				batch, ok := errors.AsType[*reactor.BatchError](err)
+				if !ok {
+					t.Fatalf("%s: %v, want a BatchError", what, err)
+				}
+				each = batch.Errors
+			}
+			if len(each) != n {
+				t.Fatalf("%s: %d errors, want %d", what, len(each), n)
+			}
+			for i, err := range each {
+				if err == nil || errors.Is(err, messaging.ErrUnknown) != unknown {
+					t.Fatalf("%s: event %d: %v; want ErrUnknown: %t", what, i, err, unknown)
+				}
+			}
+		}
+		broken := &breaks{Execer: db}
+		check("without a transaction", ob.In(broken).Publish(t.Context(), many...), len(many), true)
+		check("one without a transaction", ob.In(broken).Publish(t.Context(), many[0]), 1, true)
+		if s, err := ob.Stats(t.Context()); err != nil || s.Pending != 500 {
+			t.Errorf("stats %+v, %v; want the first statement stored", s, err)
+		}
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		check("in a transaction", ob.In(tx).Publish(t.Context(), many...), len(many), false)
+		check("one in a transaction", ob.In(tx).Publish(t.Context(), many[0]), 1, false)
 	})
 }
 

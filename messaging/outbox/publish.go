@@ -24,7 +24,8 @@ type Execer interface {
 // published after the commit, and never without one. Publish checks events as a
 // broker's does [EVT-1, EVT-2], and keeps nothing of them [EVT-4]. A source and
 // id that waits in the outbox is not stored again. On an error, roll back: in
-// PostgreSQL the transaction is of no more use.
+// PostgreSQL the transaction is of no more use. If tx is no [*sql.Tx], events may be
+// stored all the same, and the error wraps ErrUnknown [PUB-6].
 func (o *Outbox) In(tx Execer) messaging.Publisher { return publisher{o, tx} }
 
 type publisher struct {
@@ -48,11 +49,16 @@ func (p publisher) Publish(ctx context.Context, events ...event.Event) error {
 	for rest := events; len(rest) > 0; {
 		n := min(len(rest), maxRows)
 		if err := p.insert(ctx, rest[:n]); err != nil {
+			// In a transaction that has failed none is stored. Without one, or in
+			// what may be none, what went before is, and this may be.
+			if _, ok := p.tx.(*sql.Tx); !ok {
+				err = fmt.Errorf("%w: %w", messaging.ErrUnknown, err)
+			}
 			err = fmt.Errorf("outbox: store in %v: %w", p.outbox.table, err)
 			if len(events) == 1 {
 				return err
 			}
-			all := make([]error, len(events)) // none is stored: the transaction has failed
+			all := make([]error, len(events))
 			for i := range all {
 				all[i] = err
 			}
