@@ -69,6 +69,28 @@ func TestHandledOnce(t *testing.T) {
 	})
 }
 
+// TestForeignIdentity has events that others published, with what PostgreSQL has no
+// text for: they are handled once, too [RCV-5].
+func TestForeignIdentity(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		in := newInbox(t, db, nil)
+		calls := 0
+		h := in.Handler("stock", func(context.Context, *sql.Tx, event.Event) error { calls++; return nil })
+		ids := []string{"a\x00b", "a\x00c", "a\xffb", "a\xfeb", "ab"}
+		for range 2 {
+			for _, id := range ids {
+				if err := h(t.Context(), newEvent(t, id, "")); err != nil {
+					t.Errorf("%q: %v", id, err)
+				}
+			}
+		}
+		if calls != len(ids) {
+			t.Errorf("%d calls for %d events", calls, len(ids))
+		}
+	})
+}
+
 func TestFailureLeavesNoNote(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,10 +109,17 @@ func TestReason(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	seen := make(map[[2]string]bool)
-	for _, in := range [][2]string{{"a", "b"}, {"ab", ""}, {long, "b"}, {long + "b", ""}, {"b", long}, {long, long}} {
+	for _, in := range [][2]string{
+		{"a", "b"}, {"ab", ""}, {long, "b"}, {long + "b", ""}, {"b", long}, {long, long},
+		{"a", "b\x00"}, {"a\x00", "b"}, {"a\x00b", "c"}, {"a", "b\x00c"}, {"a", "\xff"}, {"a", "\xfe"}, {"\xff", "a"},
+		{long, "b\x00c"}, {long + "\x00b", "c"}, {long, "\xff"},
+	} {
 		source, id := database.Identity(in[0], in[1])
 		if len(source)+len(id) > 1024 || seen[[2]string{source, id}] {
 			t.Errorf("Identity(%.10q…, %.10q…) = %q, %q: too long, or not its own", in[0], in[1], source, id)
+		}
+		if text := source + id; !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+			t.Errorf("Identity(%.10q…, %.10q…) = %q, %q: PostgreSQL has no such text", in[0], in[1], source, id)
 		}
 		seen[[2]string{source, id}] = true
 	}
@@ -123,6 +131,9 @@ func TestIdentity(t *testing.T) {
 	}
 	if a, b := database.Key(long), database.Key(long+"y"); a == b || len(a) > 1024 {
 		t.Errorf("long keys are %q and %q", a, b)
+	}
+	if a, b := database.Key("k\x00"), database.Key("k\xff"); a == b || len(a)+len(b) != 2*len("sha256 ")+2*64 {
+		t.Errorf("keys that are no text are %q and %q", a, b)
 	}
 }
 
