@@ -29,7 +29,9 @@
 // fails holds up its own key and nothing else, until 32768 keys are held up. It
 // takes that transactions that write events of one key run one after another, as
 // they do when each first locks or updates what the events are about: order is
-// the order of the inserts. How long each takes to commit does not matter.
+// the order of the inserts. How long each takes to commit does not matter for it;
+// but while a transaction that has written something, anywhere on a PostgreSQL
+// server, stays open, a relay reads over all that was published since, each time.
 //
 // Any number of relays may run, in any number of processes. One at a time works:
 // it holds a lease in the database, with a term that the database counts, and
