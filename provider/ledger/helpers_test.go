@@ -3,7 +3,11 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/catchment-events/catchment/event"
 	"github.com/catchment-events/catchment/messaging"
@@ -39,4 +43,32 @@ func publish(t testing.TB, b messaging.Publisher, ids ...string) {
 		events[i] = newEvent(t, id)
 	}
 	want(t, b.Publish(context.WithoutCancel(t.Context()), events...))
+}
+
+// A stalled disk lets the syncs of files whose path contains some text wait, while
+// it is on, until gate is closed.
+type stalled struct {
+	text string
+	on   atomic.Bool
+	gate chan struct{}
+}
+
+func stall(text string) *stalled { return &stalled{text: text, gate: make(chan struct{})} }
+
+func (s *stalled) MaybeError(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+		if s.on.Load() && strings.Contains(op.Path, s.text) {
+			<-s.gate
+		}
+	}
+	return nil
+}
+
+func (s *stalled) String() string { return "stalled" }
+
+// goOn ends the stall.
+func (s *stalled) goOn() {
+	s.on.Store(false)
+	close(s.gate)
 }

@@ -1,12 +1,16 @@
 package ledger_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/catchment-events/catchment/messaging"
 	"github.com/catchment-events/catchment/provider/ledger"
@@ -147,4 +151,46 @@ func TestUpdateWhileDiscarding(t *testing.T) {
 		want(t, b.Update(t.Context(), sub))
 	}
 	work.Wait()
+}
+
+// TestNothingLostUntold lets calls wait for the disk, one with duplicates: what a
+// subscription does not get of them it is told of [RET-3].
+func TestNothingLostUntold(t *testing.T) {
+	for name, types := range map[string][]string{"every type": nil, "one type": {"test"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := stall(".log")
+				opts := ledger.Options{MaxEvents: 4, DiscardOldest: true, Duplicates: time.Hour}
+				b := openIn(t, errorfs.Wrap(vfs.NewCrashableMem(), disk), "dir", opts)
+				var r reports
+				src, err := b.Subscribe(t.Context(), messaging.Subscription{Name: "s", Types: types}, r.report)
+				want(t, err)
+				publish(t, b, "d1", "d2", "d3")
+				for _, id := range []string{"d1", "d2", "d3"} {
+					want(t, receive(t, src, id, 1).Ack(t.Context()))
+				}
+				disk.on.Store(true)
+				for _, ids := range [][]string{{"x"}, {"p1", "p2", "p3"}, {"d1", "d2", "d3", "r1", "r2", "r3"}} {
+					go publish(t, b, ids...)
+					synctest.Wait()
+				}
+				disk.goOn()
+				synctest.Wait()
+				got := 0
+				for {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					d, err := src.Receive(ctx)
+					cancel()
+					if err != nil {
+						break
+					}
+					want(t, d.Ack(t.Context()))
+					got++
+				}
+				if n, _ := told(t, &r); got+int(n) != 7 {
+					t.Errorf("received %d, and told of %d, want 7 together", got, n)
+				}
+			})
+		})
+	}
 }

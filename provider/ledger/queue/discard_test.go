@@ -137,3 +137,50 @@ func TestDiscardedCanBeRead(t *testing.T) {
 		})
 	}
 }
+
+// TestDiscardingBesideDuplicates lets a call wait for the disk that is within the
+// bounds without its duplicates, behind one that is not full: who is told of what
+// is discarded can read all of it.
+func TestDiscardingBesideDuplicates(t *testing.T) {
+	for name, opts := range map[string]queue.ProducerOptions{"entries": {MaxEntries: 4}, "bytes": {MaxBytes: 28}} {
+		t.Run(name, func(t *testing.T) {
+			fs, s := newSlowStore(t)
+			l := s.ledger(nil)
+			var discarded uint64
+			opts.DiscardOldest = true
+			opts.Duplicates = time.Hour
+			opts.Discarding = func(from, to uint64) {
+				es, err := l.Read(from, int(to-from), 0)
+				if err != nil || uint64(len(es)) != to-from {
+					t.Errorf("of the entries from %d to %d, %d can be read: %v", from, to, len(es), err)
+				}
+				discarded += to - from
+			}
+			p := queue.NewProducer(l, &opts)
+			if err := p.Append(t.Context(), records(1, 4)...); err != nil {
+				t.Fatal(err)
+			}
+			fs.block()
+			calls := [][]queue.Record{records(4, 5), records(5, 8), append(records(1, 4), records(8, 11)...)}
+			done := make(chan error, len(calls))
+			for i, c := range calls {
+				if err := p.AppendFunc(t.Context(), func(err error) { done <- err }, c...); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					<-fs.blocked // the others wait for each other
+				}
+			}
+			fs.release()
+			for range calls {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			p.Close()
+			if first := l.First(); first != 1+discarded || l.Next() != 11 {
+				t.Errorf("the ledger is [%d, %d) and %d entries were said to be discarded, want [%d, 11)", first, l.Next(), discarded, 1+discarded)
+			}
+		})
+	}
+}

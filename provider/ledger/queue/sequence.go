@@ -96,8 +96,8 @@ func (p *Producer) place(records []Record) (g *pending, ok bool, err error) {
 	}
 	if over := p.overBounds(n, size); over != nil {
 		if p.window != nil {
-			n, size = p.fresh(records, now)
-			over = p.overBounds(n, size)
+			// n and size go on counting the duplicates, which go off one by one.
+			over = p.overBounds(p.fresh(records, now))
 		}
 		if over != nil {
 			// What is on its way to the disk may have been counted twice: as
