@@ -11,6 +11,7 @@ import (
 
 	"github.com/catchment-events/catchment/event"
 	"github.com/catchment-events/catchment/messaging"
+	"github.com/catchment-events/catchment/provider/ledger"
 )
 
 func want(t testing.TB, err error) {
@@ -43,6 +44,20 @@ func publish(t testing.TB, b messaging.Publisher, ids ...string) {
 		events[i] = newEvent(t, id)
 	}
 	want(t, b.Publish(context.WithoutCancel(t.Context()), events...))
+}
+
+// status returns what the broker says of a subscription.
+func status(t testing.TB, b *ledger.Broker, name string) messaging.Status {
+	t.Helper()
+	all, err := b.Subscriptions(context.WithoutCancel(t.Context()))
+	want(t, err)
+	for _, s := range all {
+		if s.Name == name && s.DeadLettersOf == "" {
+			return s
+		}
+	}
+	t.Fatalf("there is no subscription %q", name)
+	return messaging.Status{}
 }
 
 // A stalled disk lets the syncs of files whose path contains some text wait, while

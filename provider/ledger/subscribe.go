@@ -14,7 +14,8 @@ import (
 
 // Subscribe opens a member. See [messaging.Subscriber] for the contract; the
 // source is a member until its Close, or that of the broker. A subscription
-// that is new is on the disk when Subscribe returns.
+// that is new is on the disk when Subscribe returns, and so is the first member
+// of one that expires.
 func (b *Broker) Subscribe(ctx context.Context, sub messaging.Subscription, report messaging.Report) (messaging.Source, error) {
 	if !b.gate.enter() {
 		return nil, messaging.ErrClosed
@@ -40,6 +41,13 @@ func (b *Broker) Subscribe(ctx context.Context, sub messaging.Subscription, repo
 	place, err := c.join(s, sub)
 	if err != nil {
 		return nil, err
+	}
+	if sub.Expires > 0 && place > 0 {
+		// On the disk, or the loss of power would find it left since long ago.
+		if err := b.keep(place); err != nil {
+			s.close(time.Now())
+			return nil, err
+		}
 	}
 	b.writeDown(place)
 	return s, nil
