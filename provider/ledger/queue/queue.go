@@ -124,11 +124,13 @@ type Queue struct {
 	table    *Table
 	producer *Producer
 
-	stop    context.CancelFunc
-	wg      sync.WaitGroup
-	mu      sync.Mutex
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu sync.Mutex
+	// Below: under mu.
 	closed  bool
-	cleaned error
+	cleaned error // of the last cleaning
 	open    map[*Consumer]bool
 }
 
@@ -162,10 +164,7 @@ func Open(dir string, opts *Options) (*Queue, error) {
 	cleaner := NewCleaner(l, q.table, o.Cleaner)
 	q.wg.Go(func() {
 		for ctx.Err() == nil {
-			err := cleaner.Run(ctx, cleanPause)
-			if ctx.Err() != nil {
-				return
-			}
+			_, err := cleaner.Clean()
 			q.mu.Lock()
 			q.cleaned = err
 			q.mu.Unlock()
