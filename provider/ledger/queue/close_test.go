@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -72,6 +73,91 @@ func TestConsumerDuringClose(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
+	}
+}
+
+// A Close that returned has closed, also if another began before it.
+func TestSecondClose(t *testing.T) {
+	fs := newSlowFS()
+	q, err := queue.Open("dir", &queue.Options{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs.block()
+	appended := make(chan error, 1)
+	go func() { appended <- q.Append(t.Context(), records(0, 1)...) }()
+	<-fs.blocked
+	closed := make(chan error, 2)
+	for range cap(closed) {
+		go func() { closed <- q.Close() }()
+	}
+	select {
+	case err := <-closed:
+		t.Fatalf("Close returned %v before the queue had closed", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	fs.release()
+	for range cap(closed) {
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-appended; err != nil {
+		t.Error(err)
+	}
+	again, err := queue.Open("dir", &queue.Options{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A Close of a consumer that returned has saved what was settled, and freed the
+// name, also if another began before it; and the queue closes after both.
+func TestSecondCloseOfConsumer(t *testing.T) {
+	fs := newSlowFS()
+	q, err := queue.Open("dir", &queue.Options{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Append(t.Context(), records(0, 1)...); err != nil {
+		t.Fatal(err)
+	}
+	c, err := q.Consumer("c", &queue.ConsumerOptions{FlushDelay: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Settle(mustNext(t, c).Seq); err != nil {
+		t.Fatal(err)
+	}
+	other, err := q.Consumer("other", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fs.block()
+	closed := make(chan error, 3)
+	go func() { closed <- c.Close() }()
+	<-fs.blocked
+	if _, err := q.Consumer("other", nil); err != nil { // the queue looks which are closed
+		t.Fatal(err)
+	}
+	go func() { closed <- c.Close() }()
+	go func() { closed <- q.Close() }()
+	select {
+	case err := <-closed:
+		t.Fatalf("Close returned %v before the consumer had closed", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	fs.release()
+	for range cap(closed) {
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

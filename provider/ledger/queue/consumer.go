@@ -70,6 +70,8 @@ type Consumer struct {
 
 	turn   chan struct{} // who delivers holds it
 	closed chan struct{}
+	down   chan struct{} // closed when Close has done its work
+	result error         // of Close, once down
 	// Below: for who holds the turn.
 	buf []Entry
 
@@ -94,7 +96,7 @@ type Consumer struct {
 func NewConsumer(l *Ledger, t *Table, name string, opts *ConsumerOptions) (*Consumer, error) {
 	c := &Consumer{
 		l: l, t: t, name: name,
-		turn: make(chan struct{}, 1), closed: make(chan struct{}),
+		turn: make(chan struct{}, 1), closed: make(chan struct{}), down: make(chan struct{}),
 		flushing: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 	}
 	if opts != nil {
@@ -383,18 +385,24 @@ func (c *Consumer) Settled() (floor uint64, out int) {
 
 // Close saves what was settled and frees the name. What was delivered and not
 // settled is delivered to the name's next consumer. Calls of Next return
-// ErrClosed.
+// ErrClosed. Whoever calls it again waits for the first, and gets the same.
 func (c *Consumer) Close() error {
 	c.mu.Lock()
-	if c.done {
-		c.mu.Unlock()
-		return nil
-	}
+	first := !c.done
 	c.done = true
 	if c.timer != nil {
 		c.timer.Stop()
 	}
 	c.mu.Unlock()
+	if first {
+		c.result = c.shut()
+		close(c.down)
+	}
+	<-c.down
+	return c.result
+}
+
+func (c *Consumer) shut() error {
 	close(c.closed)
 	err := c.Flush()
 	c.turn <- struct{}{} // no Next is left that uses the ledger
@@ -402,8 +410,12 @@ func (c *Consumer) Close() error {
 	return err
 }
 
+// isClosed reports whether Close has done its work.
 func (c *Consumer) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.done
+	select {
+	case <-c.down:
+		return true
+	default:
+		return false
+	}
 }

@@ -124,8 +124,10 @@ type Queue struct {
 	table    *Table
 	producer *Producer
 
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+	down   chan struct{} // closed when Close has done its work
+	result error         // of Close, once down
 
 	mu sync.Mutex
 	// Below: under mu.
@@ -157,7 +159,7 @@ func Open(dir string, opts *Options) (*Queue, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open queue %s: %w", dir, err), db.Close())
 	}
-	q := &Queue{db: db, ledger: l, table: OpenTable(db, []byte("t")), open: make(map[*Consumer]bool)}
+	q := &Queue{db: db, ledger: l, table: OpenTable(db, []byte("t")), down: make(chan struct{}), open: make(map[*Consumer]bool)}
 	q.producer = NewProducer(l, &o.Producer)
 	var ctx context.Context
 	ctx, q.stop = context.WithCancel(context.Background())
@@ -219,15 +221,22 @@ func (q *Queue) Table() *Table { return q.table }
 
 // Close closes consumers and producer, stops the cleaner, and closes the
 // database. It returns the error after which the queue stored or deleted nothing
-// more, if there was one.
+// more, if there was one. Whoever calls it again waits for the first, and gets the
+// same.
 func (q *Queue) Close() error {
 	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		return nil
-	}
+	first := !q.closed
 	q.closed = true
 	q.mu.Unlock()
+	if first {
+		q.result = q.shut()
+		close(q.down)
+	}
+	<-q.down
+	return q.result
+}
+
+func (q *Queue) shut() error {
 	err := q.producer.Close()
 	for c := range q.open {
 		err = errors.Join(err, c.Close())

@@ -17,7 +17,7 @@ type slowFS struct {
 	gate    chan struct{}
 }
 
-func newSlowStore(t *testing.T) (*slowFS, *store) {
+func newSlowFS() *slowFS {
 	fs := &slowFS{blocked: make(chan struct{}, 100), gate: make(chan struct{})}
 	fs.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && isSync(op.Kind) && strings.HasSuffix(op.Path, ".log") && fs.on.Load() {
@@ -26,6 +26,11 @@ func newSlowStore(t *testing.T) (*slowFS, *store) {
 		}
 		return nil
 	}))
+	return fs
+}
+
+func newSlowStore(t *testing.T) (*slowFS, *store) {
+	fs := newSlowFS()
 	s := &store{t: t, fs: fs.FS}
 	s.open()
 	t.Cleanup(s.close)
