@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"time"
 
 	"github.com/catchment-events/catchment/event"
@@ -13,6 +14,7 @@ func (b *Broker) discarding(from, to uint64) {
 	type loser struct {
 		c      *consumer
 		match  event.Pattern
+		dead   map[uint64]bool
 		from   uint64
 		missed uint64
 	}
@@ -32,11 +34,11 @@ func (b *Broker) discarding(from, to uint64) {
 		if at := max(c.scan, from); at < to {
 			c.scan = to
 			if !c.all { // to be written down when it is known how many they are
-				losers = append(losers, &loser{c: c, match: c.match, from: at})
+				losers = append(losers, &loser{c: c, match: c.match, dead: maps.Clone(c.dead), from: at})
 				c.mu.Unlock()
 				continue
 			}
-			c.missed += to - at
+			c.missed += to - at - within(c.dead, at, to)
 		}
 		place = c.note(recordPassed, nil)
 		c.kick(time.Now())
@@ -54,7 +56,7 @@ func (b *Broker) discarding(from, to uint64) {
 		for _, e := range es {
 			typ, err := eventType(e.Data)
 			for _, l := range losers {
-				if e.Seq >= l.from && e.Seq < to && (err != nil || l.match.Match(string(typ))) {
+				if e.Seq >= l.from && e.Seq < to && !l.dead[e.Seq] && (err != nil || l.match.Match(string(typ))) {
 					l.missed++
 				}
 			}

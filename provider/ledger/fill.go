@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -94,6 +95,7 @@ func (c *consumer) fillOnce() bool {
 	}
 	c.ahead = fresh
 	c.scan = max(next, from)
+	maps.DeleteFunc(c.dead, func(seq uint64, _ bool) bool { return seq < c.position() })
 	if len(c.ahead) == 0 && c.scan > from {
 		c.passed += c.scan - from
 		if c.passed >= passedNote {

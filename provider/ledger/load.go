@@ -153,12 +153,12 @@ const reasonDied = "the process ended before it was settled"
 func (c *consumer) restore(s *state) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.missed, c.dead = s.missed, s.dead
+	c.missed, c.dead = s.missed, maps.Clone(s.dead)
 	if l, ok := c.log.(*events); ok && s.next < l.first() {
 		// The loss of power has taken the record of what was discarded.
-		if c.all {
-			c.missed += l.first() - s.next
-		} else {
+		if gone := l.first() - s.next - within(s.dead, s.next, l.first()); c.all {
+			c.missed += gone
+		} else if gone > 0 {
 			c.reports = append(c.reports, &messaging.DiscardedError{Subscription: c.sub.Name})
 		}
 		c.move(l.first())
@@ -181,6 +181,16 @@ func (c *consumer) restore(s *state) {
 		c.turn = max(c.turn, seq)
 	}
 	heap.Init(&c.queue)
+}
+
+// within counts the sequences from one on to another.
+func within(seqs map[uint64]bool, from, to uint64) (n uint64) {
+	for seq := range seqs {
+		if seq >= from && seq < to {
+			n++
+		}
+	}
+	return n
 }
 
 func (b *Broker) loadStates() (map[uint64]messaging.Subscription, map[uint64]*state, error) {

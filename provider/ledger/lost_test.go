@@ -194,3 +194,31 @@ func TestNothingLostUntold(t *testing.T) {
 		})
 	}
 }
+
+// TestBuriedIsNotLost discards an event that is in the dead letters, when the loss of
+// power has taken the record that it was received, or before: it is not lost [RET-3].
+func TestBuriedIsNotLost(t *testing.T) {
+	for name, types := range map[string][]string{"every type": nil, "one type": {"test"}} {
+		for when, before := range map[string]bool{"discarded before": true, "discarded after": false} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					opts := ledger.Options{MaxEvents: 2, DiscardOldest: true}
+					b := open(t, opts)
+					sub := messaging.Subscription{Name: "s", Types: types}
+					src := subscribe(t, b, sub)
+					publish(t, b, "a")
+					want(t, receive(t, src, "a", 1).Reject(t.Context(), "why"))
+					if before {
+						publish(t, b, "b", "c")
+					}
+					b = blackout(t, b, opts)
+					src = subscribe(t, b, sub) // fails the test if something is reported
+					if !before {
+						publish(t, b, "b", "c")
+					}
+					receive(t, src, "b", 1)
+				})
+			})
+		}
+	}
+}

@@ -352,3 +352,35 @@ func TestNewerVersion(t *testing.T) {
 	want(t, err)
 	want(t, b.Close())
 }
+
+// TestBuriedIsNotPending takes the power when an event is in the dead letters, and
+// the record that it was received is not on the disk: it is not pending, too [ADM-1].
+func TestBuriedIsNotPending(t *testing.T) {
+	for name, types := range map[string][]string{"every type": nil, "one type": {"test"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := open(t, ledger.Options{})
+				sub := messaging.Subscription{Name: "s", Types: types}
+				src := subscribe(t, b, sub)
+				publish(t, b, "a")
+				time.Sleep(time.Second)
+				publish(t, b, "b")
+				stored := time.Now()
+				want(t, receive(t, src, "a", 1).Reject(t.Context(), "why"))
+				b = blackout(t, b, ledger.Options{})
+				s := status(t, b, "s")
+				if s.Pending != 1 || s.InFlight != 0 || s.DeadLetters != 1 || !s.Oldest.Equal(stored) {
+					t.Errorf("pending %d, in flight %d, dead letters %d, oldest %v; want 1, 0, 1, %v", s.Pending, s.InFlight, s.DeadLetters, s.Oldest, stored)
+				}
+				want(t, receive(t, subscribe(t, b, sub), "b", 1).Reject(t.Context(), "why"))
+				b = blackout(t, b, ledger.Options{})
+				if s := status(t, b, "s"); s.Pending != 0 || s.DeadLetters != 2 || !s.Oldest.IsZero() {
+					t.Errorf("pending %d, dead letters %d, oldest %v; want 0, 2, none", s.Pending, s.DeadLetters, s.Oldest)
+				}
+				if n, err := b.Delete(t.Context(), sub); n != 0 || err != nil {
+					t.Errorf("Delete discards %d, %v; want 0", n, err)
+				}
+			})
+		})
+	}
+}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ func (c *consumer) status(ctx context.Context, now time.Time) (messaging.Status,
 	if len(c.ahead) > 0 {
 		older(c.ahead[0].Stored)
 	}
-	at, match, all := c.scan, c.match, c.all
+	at, match, all, dead := c.scan, c.match, c.all, maps.Clone(c.dead)
 	c.mu.Unlock()
 
 	if len(unknown) > 0 {
@@ -51,13 +52,18 @@ func (c *consumer) status(ctx context.Context, now time.Time) (messaging.Status,
 	end := c.log.end()
 	at = max(at, c.log.first())
 	if l, ok := c.log.(*events); ok && all && at < end {
-		s.Pending += end - at
-		e, ok, err := first(l, at)
-		if err != nil {
-			return s, err
+		s.Pending += end - at - within(dead, at, end)
+		for dead[at] {
+			at++
 		}
-		if ok {
-			older(e.Stored)
+		if at < end {
+			e, ok, err := first(l, at)
+			if err != nil {
+				return s, err
+			}
+			if ok {
+				older(e.Stored)
+			}
 		}
 		at = end
 	}
@@ -71,7 +77,7 @@ func (c *consumer) status(ctx context.Context, now time.Time) (messaging.Status,
 		}
 		for _, e := range es {
 			typ, err := c.log.typ(e.Data)
-			if e.Seq < end && (err != nil || match.Match(string(typ))) {
+			if e.Seq < end && !dead[e.Seq] && (err != nil || match.Match(string(typ))) {
 				s.Pending++
 				older(e.Stored)
 			}
@@ -81,8 +87,8 @@ func (c *consumer) status(ctx context.Context, now time.Time) (messaging.Status,
 		}
 		at = next
 	}
-	if dead := c.broker.lettersOf(c.sub.Name); dead != nil && c.sub.DeadLettersOf == "" {
-		s.DeadLetters = uint64(dead.len())
+	if l := c.broker.lettersOf(c.sub.Name); l != nil && c.sub.DeadLettersOf == "" {
+		s.DeadLetters = uint64(l.len())
 	}
 	return s, nil
 }
