@@ -17,13 +17,34 @@ type hold struct {
 	source             *source
 	item               *item
 	deadline           time.Time
-	local.Links[*hold] // in the consumer's holds
+	local.Links[*hold]           // in the consumer's holds
+	begun              *settling // a settle that went on after its context; for who settles or extends
+}
+
+// A settling is a settle that waits for the disk.
+type settling struct {
+	result reactor.Result
+	done   chan struct{}
+	err    error // once done
 }
 
 // Settle implements [reactor.Settler]. A reject returns when the dead letter is
 // stored, or cannot be; an ack when it is written down in memory, or with
-// ConfirmedAck on the disk; the others when the operating system has it.
+// ConfirmedAck on the disk; the others when the operating system has it. When ctx
+// ends while it waits for the disk it goes on, and the next call waits for it; one
+// that had ended before bounds nothing [ACK-8].
 func (h *hold) Settle(ctx context.Context, o reactor.Outcome) error {
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	switch settled, err := h.settled(ctx); {
+	case err != nil:
+		return err
+	case settled && h.begun.result == o.Result:
+		return nil
+	case settled:
+		return reactor.ErrSettled
+	}
 	c := h.consumer
 	b := c.broker
 	if !b.gate.enter() {
@@ -43,7 +64,7 @@ func (h *hold) Settle(ctx context.Context, o reactor.Outcome) error {
 	case reactor.Acked:
 		if c.sub.DeadLettersOf != "" || b.opts.ConfirmedAck {
 			c.mu.Unlock()
-			return h.confirm()
+			return h.finish(ctx, o.Result, h.confirm)
 		}
 		c.done(it, recordSettled)
 	case reactor.Released:
@@ -54,21 +75,68 @@ func (h *hold) Settle(ctx context.Context, o reactor.Outcome) error {
 	case reactor.Retried:
 		place = c.fail(it, now, o.After, boundReason(o.Reason))
 	}
-	graves := c.dig()
+	var own graves // those of others are left to the next Receive
+	if it.doomed {
+		own = c.dig()
+	}
 	c.kick(now)
 	c.mu.Unlock()
-	if slices.Contains(c.bury(graves), it) {
-		return reactor.ErrLost
+	if len(own.items) == 0 {
+		c.write(place)
+		return nil
 	}
+	return h.finish(ctx, o.Result, func() error {
+		if slices.Contains(c.bury(own), it) {
+			return reactor.ErrLost
+		}
+		c.write(place)
+		return nil
+	})
+}
+
+// write gives the record of a settle to the operating system, if it needs that.
+func (c *consumer) write(place uint64) {
 	if place > 0 {
-		if err := b.journal.write(place); err != nil {
+		if err := c.broker.journal.write(place); err != nil {
 			// It is so, in this process. If that dies before somebody
 			// succeeds, the delivery has failed.
 			c.trouble(err)
 		}
 	}
-	b.stir()
-	return nil
+	c.broker.stir()
+}
+
+// finish does what is left of a settle, and waits for it as long as ctx lets it.
+func (h *hold) finish(ctx context.Context, result reactor.Result, do func() error) error {
+	if ctx.Done() == nil {
+		return do()
+	}
+	s := &settling{result: result, done: make(chan struct{})}
+	h.begun = s
+	h.consumer.broker.work.Go(func() {
+		defer close(s.done)
+		s.err = do()
+	})
+	select {
+	case <-s.done:
+		return s.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settled waits for a settle that has begun before, and reports whether it has
+// settled: one that failed has not.
+func (h *hold) settled(ctx context.Context) (bool, error) {
+	if h.begun == nil {
+		return false, nil
+	}
+	select {
+	case <-h.begun.done:
+		return h.begun.err == nil, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 }
 
 // boundReason keeps of a reason what is enough for a dead letter, which makes it
@@ -137,6 +205,11 @@ func (h *hold) confirm() (err error) {
 func (h *hold) Extend(ctx context.Context) (time.Time, error) {
 	c := h.consumer
 	began := time.Now()
+	if settled, err := h.settled(ctx); err != nil {
+		return time.Time{}, err
+	} else if settled {
+		return time.Time{}, reactor.ErrSettled
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()

@@ -41,7 +41,8 @@ type Options struct {
 
 	// ConfirmedAck makes an Ack return when it is on the disk, as well as
 	// what was published: no crash undoes it [CAP ConfirmedAck]. Acks at the
-	// same time share a sync.
+	// same time share a sync. One whose context ends before that goes on all
+	// the same: repeat it, to wait for it again.
 	ConfirmedAck bool
 
 	// AckDelay is how long an ack may wait in memory before it is synced,
