@@ -36,7 +36,7 @@ type consumer struct {
 
 	letters *letters // its dead letters; nil: it reads those of another
 
-	at atomic.Uint64 // the position that is written down, for who discards; changes under mu
+	at atomic.Uint64 // a position that is on the disk, for who discards; changes under mu
 
 	mu sync.Mutex
 	// Below: under mu.
@@ -142,9 +142,6 @@ func (c *consumer) note(kind recordKind, it *item) uint64 {
 	case recordPassed:
 		r.seq, r.missed = c.position(), c.missed
 		c.looked = max(c.looked, r.seq-1)
-		c.at.Store(r.seq)
-	case recordFirst:
-		c.at.Store(r.seq + 1)
 	case recordLeft:
 		r.due = c.left
 	}

@@ -19,13 +19,14 @@ func (b *Broker) discarding(from, to uint64) {
 		missed uint64
 	}
 	var place uint64
+	var passed []passer
 	var losers []*loser // those that select by type, for which one must look
 	for _, c := range *b.all.Load() {
 		if c.at.Load() >= to {
 			continue
 		}
 		c.mu.Lock()
-		n := 0
+		n, missed := 0, c.missed
 		for n < len(c.ahead) && c.ahead[n].Seq < to {
 			n++
 		}
@@ -41,9 +42,13 @@ func (b *Broker) discarding(from, to uint64) {
 			c.missed += to - at - within(c.dead, at, to)
 		}
 		place = c.note(recordPassed, nil)
+		if c.missed == missed {
+			passed = append(passed, passer{c, c.inc, c.position()})
+		}
 		c.kick(time.Now())
 		c.mu.Unlock()
 	}
+	b.keepPassed(passed, place)
 	if len(losers) == 0 {
 		b.writeDown(place)
 		return
@@ -71,6 +76,30 @@ func (b *Broker) discarding(from, to uint64) {
 		l.c.mu.Unlock()
 	}
 	b.writeDown(place)
+}
+
+// A passer is a consumer that is beyond what is to be discarded, and has lost
+// nothing.
+type passer struct {
+	c        *consumer
+	inc      uint64
+	position uint64
+}
+
+// keepPassed puts on the disk how far consumers are, before the entries go: or the
+// loss of power would leave the one without the other, as if something was lost. It
+// is not needed again before the log has come so far.
+func (b *Broker) keepPassed(passed []passer, place uint64) {
+	if len(passed) == 0 || b.keep(place) != nil {
+		return
+	}
+	for _, p := range passed {
+		p.c.mu.Lock()
+		if p.c.inc == p.inc { // not moved meanwhile
+			p.c.at.Store(p.position)
+		}
+		p.c.mu.Unlock()
+	}
 }
 
 // writeDown gives records to the operating system, if that takes them now.

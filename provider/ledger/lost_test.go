@@ -222,3 +222,34 @@ func TestBuriedIsNotLost(t *testing.T) {
 		}
 	}
 }
+
+// TestPassedIsNotLostAfterBlackout takes the power just after what a subscription was
+// done with was discarded: it has lost nothing [RET-3].
+func TestPassedIsNotLostAfterBlackout(t *testing.T) {
+	for name, types := range map[string][]string{"received, every type": nil, "received, one type": {"test"}, "passed over": {"other"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opts := ledger.Options{MaxEvents: 2, DiscardOldest: true}
+				b := open(t, opts)
+				sub := messaging.Subscription{Name: "s", Types: types}
+				src := subscribe(t, b, sub)
+				for i := range 9 {
+					publish(t, b, fmt.Sprint(i))
+					if name == "passed over" {
+						nothing(t, src, time.Second)
+					} else {
+						want(t, receive(t, src, fmt.Sprint(i), 1).Ack(t.Context()))
+					}
+				}
+				publish(t, b, "a", "b")
+				b = blackout(t, b, opts)
+				src = subscribe(t, b, sub) // fails the test if something is reported
+				if name == "passed over" {
+					nothing(t, src, time.Hour)
+				} else {
+					receive(t, src, "a", 1)
+				}
+			})
+		})
+	}
+}
