@@ -37,22 +37,13 @@ func (c *consumer) bury(g graves) (lost []*item) {
 			Reason:       it.reason,
 			Attempts:     it.attempt,
 			Sequence:     it.seq,
-			Stored:       it.stored,
 			Died:         it.failed,
 		}}
-		data, stored := it.data, it.stored
-		if data == nil {
-			e, ok, err := at(c.log, it.seq)
-			damage := (*queue.DamageError)(nil)
-			switch {
-			case errors.As(err, &damage), err == nil && !ok:
-				d.gone = true
-			case err != nil:
-				d.err = err
-			}
-			data, stored = e.Data, e.Stored
+		damage := (*queue.DamageError)(nil)
+		d.data, d.letter.Stored, d.err = c.entry(it)
+		if d.gone = errors.As(d.err, &damage) || d.err == nil && d.data == nil; d.gone {
+			d.err = nil
 		}
-		d.letter.Stored, d.data = stored, data
 		burials = append(burials, d)
 	}
 	c.letters.bury(burials)

@@ -73,6 +73,7 @@ type item struct {
 	seq     uint64
 	stored  time.Time // zero: not known before it is read again
 	data    []byte    // nil: to be read again
+	kept    bool      // data stays: the log has discarded the entry, or is about to
 	attempt int
 	reason  string    // of the last failure
 	failed  time.Time // when that was
@@ -292,7 +293,7 @@ func (c *consumer) fail(it *item, at time.Time, after time.Duration, reason stri
 // put queues an item until due, and returns the place of the record.
 func (c *consumer) put(it *item, due time.Time) uint64 {
 	c.turn++
-	it.hold, it.due, it.turn, it.data = nil, due, c.turn, nil
+	it.hold, it.due, it.turn, it.data, it.kept = nil, due, c.turn, nil, false
 	heap.Push(&c.queue, it)
 	return c.note(recordWaiting, it)
 }

@@ -22,6 +22,7 @@ func (b *Broker) discarding(from, to uint64) {
 	var passed []passer
 	var losers []*loser // those that select by type, for which one must look
 	for _, c := range *b.all.Load() {
+		c.keepHeld(from, to)
 		if c.at.Load() >= to {
 			continue
 		}
@@ -76,6 +77,45 @@ func (b *Broker) discarding(from, to uint64) {
 		l.c.mu.Unlock()
 	}
 	b.writeDown(place)
+}
+
+// keepHeld reads again what is with a member, or to be buried, of the entries from one on
+// to another, that are about to go: it may yet become a dead letter.
+func (c *consumer) keepHeld(from, to uint64) {
+	var items []*item
+	look := func(it *item) {
+		switch {
+		case it == nil || it.kept || it.hold == nil && !it.doomed:
+		case it.data == nil:
+			items = append(items, it)
+		default:
+			it.kept = true
+		}
+	}
+	c.mu.Lock()
+	if to-from < uint64(len(c.out)) {
+		for seq := from; seq < to; seq++ {
+			look(c.out[seq])
+		}
+	} else {
+		for seq, it := range c.out {
+			if seq >= from && seq < to {
+				look(it)
+			}
+		}
+	}
+	c.mu.Unlock()
+	for _, it := range items {
+		e, ok, err := at(c.log, it.seq)
+		if err != nil || !ok {
+			continue // it goes
+		}
+		c.mu.Lock()
+		if it.hold != nil || it.doomed {
+			it.data, it.stored, it.kept = e.Data, e.Stored, true
+		}
+		c.mu.Unlock()
+	}
 }
 
 // A passer is a consumer that is beyond what is to be discarded, and has lost

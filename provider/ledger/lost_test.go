@@ -253,3 +253,52 @@ func TestPassedIsNotLostAfterBlackout(t *testing.T) {
 		})
 	}
 }
+
+// TestRejectOfDiscarded fails an event for good that the log has discarded while it
+// was with its member, or waited for room among the dead letters: it stands there, and
+// is not reported as lost [ACK-4, DLQ-1].
+func TestRejectOfDiscarded(t *testing.T) {
+	reject := func(d *messaging.Delivery) error { return d.Reject(context.Background(), "why") }
+	for name, fail := range map[string]func(*messaging.Delivery) error{
+		"reject": reject,
+		"retry":  func(d *messaging.Delivery) error { return d.Retry(context.Background(), 0) },
+		"lost":   func(*messaging.Delivery) error { time.Sleep(time.Hour); return nil },
+	} {
+		for when, early := range map[string]bool{"discarded before": false, "discarded after": true} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := open(t, ledger.Options{MaxEvents: 3, DiscardOldest: true, MaxDeadLetters: 1})
+					var r reports
+					src, err := b.Subscribe(t.Context(), messaging.Subscription{Name: "s", MaxAttempts: 2}, r.report)
+					want(t, err)
+					publish(t, b, "first", "a")
+					want(t, reject(receive(t, src, "first", 1))) // there is no more room
+					want(t, receive(t, src, "a", 1).Retry(t.Context(), 0))
+					d := receive(t, src, "a", 2)
+					if early {
+						want(t, fail(d))
+					}
+					publish(t, b, "b", "c", "d")
+					if !early {
+						want(t, fail(d))
+					}
+					for _, id := range []string{"b", "c", "d"} {
+						want(t, receive(t, src, id, 1).Ack(t.Context()))
+					}
+					dead := subscribe(t, b, messaging.Subscription{Name: "dead", DeadLettersOf: "s"})
+					want(t, receive(t, dead, "first", 1).Ack(t.Context()))
+					nothing(t, src, time.Minute) // as long as a burial may wait for another try
+					letter := receive(t, dead, "a", 1)
+					if l, ok := messaging.DeadLetterFrom(letter.Info); !ok || l.Sequence != 2 || l.Attempts != 2 || l.Stored.IsZero() {
+						t.Errorf("the dead letter says %+v", l)
+					}
+					for _, err := range r.all() {
+						if _, ok := errors.AsType[*messaging.DiscardedError](err); ok {
+							t.Errorf("reported: %v", err)
+						}
+					}
+				})
+			})
+		}
+	}
+}

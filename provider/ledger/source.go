@@ -117,18 +117,14 @@ func (s *source) deliver(it *item, place uint64) *messaging.Delivery {
 		c.giveBack(h, err)
 		return nil
 	}
-	data, stored := it.data, it.stored
-	if data == nil {
-		e, ok, err := at(c.log, it.seq)
-		switch {
-		case err != nil:
-			c.giveBack(h, err)
-			return nil
-		case !ok:
-			c.gone(h)
-			return nil
-		}
-		data, stored = e.Data, e.Stored
+	data, stored, err := c.entry(it)
+	switch {
+	case err != nil:
+		c.giveBack(h, err)
+		return nil
+	case data == nil:
+		c.gone(h)
+		return nil
 	}
 	raw, annotations, err := c.log.open(data)
 	if err != nil {
@@ -152,7 +148,9 @@ func (s *source) deliver(it *item, place uint64) *messaging.Delivery {
 		c.kick(now)
 		return nil
 	}
-	it.data, it.stored = nil, stored
+	if it.stored = stored; !it.kept {
+		it.data = nil
+	}
 	c.arm(h, now)
 	c.kick(now)
 	return reactor.NewDelivery(e, reactor.Info{

@@ -111,6 +111,25 @@ func first(l log, from uint64) (queue.Entry, bool, error) {
 	return es[0], true, nil
 }
 
+// entry returns the data of an item, and when it was stored: nil if it is not there any
+// more.
+func (c *consumer) entry(it *item) (data []byte, stored time.Time, err error) {
+	known := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		data, stored = it.data, it.stored
+		return data != nil
+	}
+	if known() {
+		return data, stored, nil
+	}
+	e, ok, err := at(c.log, it.seq)
+	if err == nil && !ok && known() { // discarded meanwhile, and kept
+		return data, stored, nil
+	}
+	return e.Data, e.Stored, err
+}
+
 // readOver reads as a log does, but over what is damaged.
 func readOver(l log, from uint64, entries, bytes int) ([]queue.Entry, uint64, error) {
 	for {

@@ -102,10 +102,6 @@ func (m *Model) fail(e *Event, due time.Time) {
 
 func (m *Model) bury(e *Event) {
 	e.state = idle
-	if e.number < m.first() {
-		m.Received++
-		return
-	}
 	m.Letters = append(m.Letters, e.ID)
 }
 
