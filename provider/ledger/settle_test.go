@@ -180,3 +180,40 @@ func TestCloseDuringAck(t *testing.T) {
 		receive(t, subscribe(t, openIn(t, mem, "dir", opts), sub), "b", 1)
 	})
 }
+
+// TestSecondCloseOfSource begins a Close while another waits for the journal: when it
+// has returned, what the member had is given back, whatever becomes of the process.
+func TestSecondCloseOfSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		gate := make(chan struct{})
+		mem := vfs.NewCrashableMem()
+		b := openIn(t, errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if full.Load() && op.Kind == errorfs.OpFileWriteAt && strings.Contains(op.Path, "journal-") {
+				<-gate
+			}
+			return nil
+		})), "dir", ledger.Options{})
+		sub := messaging.Subscription{Name: "s"}
+		src := subscribe(t, b, sub)
+		publish(t, b, "a")
+		receive(t, src, "a", 1)
+		time.Sleep(time.Second) // nothing waits to be written any more
+		full.Store(true)
+		closed := make(chan error, 2)
+		for range cap(closed) {
+			go func() { closed <- src.Close() }()
+		}
+		synctest.Wait()
+		if len(closed) > 0 {
+			t.Error("Close returned before the journal was written")
+		}
+		full.Store(false)
+		close(gate)
+		for range cap(closed) {
+			want(t, <-closed)
+		}
+		b = openIn(t, crash(mem, 100, 1), "dir", ledger.Options{})
+		receive(t, subscribe(t, b, sub), "a", 1)
+	})
+}

@@ -16,7 +16,10 @@ import (
 type source struct {
 	consumer *consumer
 	report   messaging.Report
-	closed   bool // under the consumer's mutex
+
+	// Below: under the consumer's mutex.
+	closed bool
+	place  uint64 // of the last record of its Close; 0: it needed none
 }
 
 // Receive implements [messaging.Source].
@@ -227,13 +230,13 @@ func (s *source) Close() error {
 }
 
 // close ends the member and gives back what it holds. It returns the place of
-// the last record of that.
+// the last record of that, also to who comes second: which waits for it, too.
 func (s *source) close(now time.Time) (place uint64) {
 	c := s.consumer
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.closed {
-		return 0
+		return s.place
 	}
 	s.closed = true
 	delete(c.members, s)
@@ -248,6 +251,7 @@ func (s *source) close(now time.Time) (place uint64) {
 		}
 		c.line.StopAlarm()
 	}
+	s.place = place
 	c.broker.stir()
 	return place
 }
