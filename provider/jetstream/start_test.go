@@ -121,6 +121,7 @@ func TestSubscribeAndClose(t *testing.T) {
 		_, err := b.Subscribe(context.WithoutCancel(t.Context()), messaging.Subscription{Name: "s"}, nil)
 		subscribed <- err
 	}()
+	time.Sleep(100 * time.Millisecond) // it waits by now; if it has not begun, it is refused
 	_ = b.Close()
 	select {
 	case err := <-subscribed:
