@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,23 +56,6 @@ func NewCleaner(l *Ledger, t *Table, opts *CleanerOptions) *Cleaner {
 		c.opts = *opts
 	}
 	return c
-}
-
-// Run cleans until ctx ends, again and again with a pause between, and returns
-// the error of ctx, or the first that cleaning met.
-func (c *Cleaner) Run(ctx context.Context, pause time.Duration) error {
-	t := time.NewTicker(pause)
-	defer t.Stop()
-	for {
-		if _, err := c.Clean(); err != nil {
-			return err
-		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // Clean deletes what is to go now and returns how many entries that were. What
