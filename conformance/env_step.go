@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,6 +107,13 @@ func spell(sub messaging.Subscription) string {
 // publish publishes, and ends the check on an error.
 func (e *env) publish(b messaging.Publisher, events ...event.Event) {
 	e.ok(e.tryPublish(b, events...), "Publish of %d events", len(events))
+}
+
+// publishIn publishes in calls of so many events each.
+func (e *env) publishIn(b messaging.Publisher, size int, events []event.Event) {
+	for chunk := range slices.Chunk(events, size) {
+		e.publish(b, chunk...)
+	}
 }
 
 func (e *env) tryPublish(b messaging.Publisher, events ...event.Event) error {

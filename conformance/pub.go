@@ -123,9 +123,7 @@ func pub1Waiting(e *env) {
 func pub1Backlog(e *env) {
 	b := e.open()
 	events := e.events(2000, "pub.backlog")
-	for chunk := range slices.Chunk(events, 100) {
-		e.publish(b, chunk...)
-	}
+	e.publishIn(b, 100, events)
 	src := e.subscribe(b, e.sub())
 	e.accept(src, events...)
 	e.fence(b, src, "pub.backlog")

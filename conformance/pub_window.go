@@ -59,11 +59,7 @@ func pub4(e *env) {
 func pub3Many(e *env) {
 	b := e.open()
 	src := e.subscribe(b, e.sub())
-	publish := func(events []event.Event) {
-		for chunk := range slices.Chunk(events, 250) {
-			e.publish(b, chunk...)
-		}
-	}
+	publish := func(events []event.Event) { e.publishIn(b, 250, events) }
 	many := 100
 	if !e.Bubble {
 		many = 20

@@ -14,9 +14,7 @@ func rcv3Order(e *env) {
 	for i := 0; i < len(events); i += 2 {
 		events[i].SetType("rcv.other")
 	}
-	for chunk := range slices.Chunk(events, 30) {
-		e.publish(b, chunk...)
-	}
+	e.publishIn(b, 30, events)
 	src := e.subscribe(b, e.sub())
 	var ds []*messaging.Delivery
 	for _, ev := range events {
@@ -217,9 +215,7 @@ func rcv4Members(e *env) {
 func rcv3Pauses(e *env) {
 	b := e.open()
 	events := e.events(320, "rcv.pauses")
-	for chunk := range slices.Chunk(events, 80) {
-		e.publish(b, chunk...)
-	}
+	e.publishIn(b, 80, events)
 	src := e.subscribe(b, e.sub())
 	for half := range slices.Chunk(events, 160) {
 		e.accept(src, half[:120]...)

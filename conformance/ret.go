@@ -242,19 +242,14 @@ func ret3Many(e *env) {
 	sub := e.sub()
 	e.closing(e.subscribe(b, sub))
 	events := e.events(3000, "ret.many")
-	publish := func(events []event.Event) {
-		for chunk := range slices.Chunk(events, 40) {
-			e.publish(b, chunk...)
-		}
-	}
-	publish(events[:1500])
+	e.publishIn(b, 40, events[:1500])
 	var told losses
 	src := e.subscribeReport(b, sub, told.report)
 	e.accept(src, events[1450:1500]...)
 	told.told(e, sub, 1450)
 
 	got, last := 50, false
-	busy := e.async(func() { publish(events[1500:]) })
+	busy := e.async(func() { e.publishIn(b, 40, events[1500:]) })
 	for next := 1500; !last; got++ {
 		d := e.receive(src)
 		e.attempt(d, 1)

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"slices"
 
 	"github.com/catchment-events/catchment/messaging"
 )
@@ -13,11 +12,7 @@ func sub5Split(e *env) {
 	sub.MaxInFlight = 8
 	members := []messaging.Source{e.subscribe(b, sub), e.subscribe(b, sub), e.subscribe(b, sub)}
 	events := e.events(60, "sub.split")
-	publish := e.async(func() {
-		for chunk := range slices.Chunk(events, 20) {
-			e.publish(b, chunk...)
-		}
-	})
+	publish := e.async(func() { e.publishIn(b, 20, events) })
 	got, counts := e.share(len(events), e.AckWait/100, members...)
 	publish()
 	e.contains(got, events)
