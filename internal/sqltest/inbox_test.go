@@ -266,7 +266,11 @@ func TestTimeout(t *testing.T) {
 		} {
 			err := in.Handler("stock", func(ctx context.Context, tx *sql.Tx, _ event.Event) error {
 				<-ctx.Done()
-				time.Sleep(10 * time.Millisecond) // most likely the transaction is rolled back
+				for { // until the transaction is rolled back
+					if _, err := tx.Exec(`SELECT 1`); errors.Is(err, sql.ErrTxDone) {
+						break
+					}
+				}
 				return returns(ctx, tx)
 			})(t.Context(), newEvent(t, "1", ""))
 			if err == nil || !strings.Contains(err.Error(), "Options.Timeout") {

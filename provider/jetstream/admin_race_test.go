@@ -135,8 +135,7 @@ func TestUpdatedWhileAway(t *testing.T) {
 	}
 	defer onc.Close()
 	other := broker(t, onc, jetstream.Config{})
-	l.cut()
-	within(t, 5*time.Second, "the cut", func() bool { return !nc.IsConnected() })
+	l.cutOff(t, nc)
 	sub.AckWait = time.Second
 	if err := other.Update(t.Context(), sub); err != nil {
 		t.Fatal(err)
@@ -185,8 +184,7 @@ func TestRecreatedWhileAway(t *testing.T) {
 	}
 	defer onc.Close()
 	other := broker(t, onc, jetstream.Config{})
-	l.cut()
-	within(t, 5*time.Second, "the cut", func() bool { return !nc.IsConnected() })
+	l.cutOff(t, nc)
 	if _, err := other.Delete(t.Context(), sub); err != nil {
 		t.Fatal(err)
 	}
@@ -331,8 +329,7 @@ func TestUpdateDuringSubscribe(t *testing.T) {
 	var src messaging.Source
 	var wg sync.WaitGroup
 	wg.Go(func() { src = subscribe(t, b, sub) })
-	within(t, 5*time.Second, "the answer held back", l.holding)
-	time.Sleep(50 * time.Millisecond) // the server has answered by now
+	within(t, 5*time.Second, "the answer held back", l.keeps)
 	updated := sub
 	updated.MaxAttempts = 1
 	if err := other.Update(t.Context(), updated); err != nil {

@@ -63,8 +63,7 @@ func TestReleaseWhileAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.cut()
-	within(t, 5*time.Second, "the cut", func() bool { return !nc.IsConnected() })
+	l.cutOff(t, nc)
 	began := time.Now()
 	err = d.Release(t.Context())
 	t.Logf("Release: %v after %v", err, time.Since(began))

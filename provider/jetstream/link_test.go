@@ -21,6 +21,7 @@ type link struct {
 	target string // empty: cut
 	conns  map[net.Conn]struct{}
 	held   bool          // what the server sends is held back
+	kept   bool          // and it has sent something
 	lost   string        // what is sent next with this in it is lost; empty: nothing
 	last   string        // the client's text after which what the server sends is held back
 	delay  time.Duration // of what the server sends
@@ -75,57 +76,58 @@ func (l *link) serve(client net.Conn) {
 	l.conns[client], l.conns[server] = struct{}{}, struct{}{}
 	l.mu.Unlock()
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := client.Read(buf)
-			if l.loses(buf[:n]) {
-				break
-			}
-			l.holds(buf[:n])
-			if n > 0 {
-				if _, err := server.Write(buf[:n]); err != nil {
-					break
-				}
-			}
-			if err != nil {
-				break
-			}
-		}
-		_ = server.Close()
-	})
-	wg.Go(func() {
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := server.Read(buf)
-			l.mu.Lock()
-			delay := l.delay
-			l.mu.Unlock()
-			time.Sleep(delay)
-			l.mu.Lock()
-			for l.held {
-				l.wake.Wait()
-			}
-			l.mu.Unlock()
-			if l.loses(buf[:n]) {
-				break
-			}
-			if n > 0 {
-				if _, err := client.Write(buf[:n]); err != nil {
-					break
-				}
-			}
-			if err != nil {
-				break
-			}
-		}
-		_ = client.Close()
-	})
+	wg.Go(func() { l.pass(server, client, l.sent) })
+	wg.Go(func() { l.pass(client, server, l.answered) })
 	wg.Wait()
 	l.mu.Lock()
 	delete(l.conns, client)
 	delete(l.conns, server)
 	l.mu.Unlock()
+}
+
+// pass copies what is read from one side to the other, each time after a look.
+func (l *link) pass(to, from net.Conn, look func(read []byte)) {
+	defer to.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		look(buf[:n])
+		if l.loses(buf[:n]) {
+			return
+		}
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sent looks at what the client sends.
+func (l *link) sent(read []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last != "" && strings.Contains(string(read), l.last) {
+		l.last, l.held = "", true
+	}
+}
+
+// answered looks at what the server sends, and holds it back.
+func (l *link) answered(read []byte) {
+	l.mu.Lock()
+	delay := l.delay
+	l.mu.Unlock()
+	time.Sleep(delay)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.held {
+		l.kept = l.kept || len(read) > 0
+		l.wake.Wait()
+	}
+	l.kept = false
 }
 
 // cut breaks the link, and all that goes over it.
@@ -136,6 +138,13 @@ func (l *link) cut() {
 	for c := range l.conns {
 		_ = c.Close()
 	}
+}
+
+// cutOff breaks the link, and waits until the client has seen it.
+func (l *link) cutOff(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	l.cut()
+	within(t, 5*time.Second, "the cut", func() bool { return !nc.IsConnected() })
 }
 
 // mend makes the link lead to target.
@@ -174,19 +183,11 @@ func (l *link) holdAfter(text string) {
 	l.last = text
 }
 
-func (l *link) holds(read []byte) {
+// keeps reports whether something that the server has sent is held back.
+func (l *link) keeps() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last != "" && strings.Contains(string(read), l.last) {
-		l.last, l.held = "", true
-	}
-}
-
-// holding reports whether what the server sends is held back.
-func (l *link) holding() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.held
+	return l.kept
 }
 
 // slow delays what the server sends.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/catchment-events/catchment/messaging"
 	"github.com/catchment-events/catchment/provider/jetstream"
 )
@@ -43,6 +45,18 @@ func receive(t *testing.T, src messaging.Source) *messaging.Delivery {
 		t.Fatal("nothing to receive")
 	}
 	return d
+}
+
+// received has an event be received over a link.
+func received(t *testing.T, sub messaging.Subscription) (*link, *nats.Conn, messaging.Source, *messaging.Delivery) {
+	t.Helper()
+	_, addr := listen(t, t.TempDir())
+	l := newLink(t, addr)
+	nc := l.connect(t)
+	b := broker(t, nc, jetstream.Config{})
+	src := subscribe(t, b, sub)
+	publish(t, b, 1, nil)
+	return l, nc, src, receive(t, src)
 }
 
 // TestSettleAfterContext settles with the context of Receive, which has ended
@@ -99,13 +113,7 @@ func TestReleaseNotNoted(t *testing.T) {
 // a failed attempt [RCV-2].
 func TestReleaseLost(t *testing.T) {
 	t.Parallel()
-	_, addr := listen(t, t.TempDir())
-	l := newLink(t, addr)
-	nc := l.connect(t)
-	b := broker(t, nc, jetstream.Config{})
-	src := subscribe(t, b, messaging.Subscription{Name: "s"})
-	publish(t, b, 1, nil)
-	d := receive(t, src)
+	l, nc, src, d := received(t, messaging.Subscription{Name: "s"})
 	l.lose("-NAK")
 	if err := d.Release(t.Context()); err == nil {
 		t.Fatal("Release is confirmed, though it was lost")
@@ -137,8 +145,7 @@ func TestExtendDuringOutage(t *testing.T) {
 	src := subscribe(t, b, messaging.Subscription{Name: "s", AckWait: 10 * time.Second})
 	publish(t, b, 1, nil)
 	d := receive(t, src)
-	l.cut()
-	within(t, 5*time.Second, "the cut", func() bool { return !nc.IsConnected() })
+	l.cutOff(t, nc)
 	time.AfterFunc(time.Second, func() { l.mend(addr) })
 	began := time.Now()
 	deadline, err := d.Extend(t.Context())
@@ -154,15 +161,8 @@ func TestExtendDuringOutage(t *testing.T) {
 // keep it, for its member closes, say so [ACK-4].
 func TestRejectWhileClosing(t *testing.T) {
 	t.Parallel()
-	_, addr := listen(t, t.TempDir())
-	l := newLink(t, addr)
-	nc := l.connect(t)
-	b := broker(t, nc, jetstream.Config{})
-	src := subscribe(t, b, messaging.Subscription{Name: "s"})
-	publish(t, b, 1, nil)
-	d := receive(t, src)
-	l.cut()
-	within(t, 5*time.Second, "the cut", func() bool { return !nc.IsConnected() })
+	l, nc, src, d := received(t, messaging.Subscription{Name: "s"})
+	l.cutOff(t, nc)
 	rejected := make(chan error, 1)
 	go func() { rejected <- d.Reject(t.Context(), "no") }()
 	time.Sleep(200 * time.Millisecond) // it is at it, or has not begun: then it is lost

@@ -114,8 +114,7 @@ func TestSubscribeAndClose(t *testing.T) {
 	l := newLink(t, addr)
 	nc := l.connect(t)
 	b := broker(t, nc, jetstream.Config{})
-	l.cut()
-	within(t, 5*time.Second, "the cut", func() bool { return !nc.IsConnected() })
+	l.cutOff(t, nc)
 	subscribed := make(chan error, 1)
 	go func() {
 		_, err := b.Subscribe(context.WithoutCancel(t.Context()), messaging.Subscription{Name: "s"}, nil)
