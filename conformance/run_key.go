@@ -67,7 +67,9 @@ func run2Key(e *env) {
 	if got, want := of(other), ids(other...); !slices.Equal(got, want) {
 		e.failf("the events of a key were handled in the order %q, want %q", got, want)
 	}
-	if second := slices.Index(handled[1:], failing[0].ID()); slices.Index(handled, other[2].ID()) > second+1 {
+	// Each key has a worker of its own, so either may have begun.
+	rest := handled[slices.Index(handled, failing[0].ID())+1:]
+	if again := slices.Index(rest, failing[0].ID()); slices.Index(rest, other[2].ID()) > again {
 		e.failf("the events of one key waited for another's retry: handled %q, and the retried one is %q", handled, failing[0].ID())
 	}
 }
