@@ -25,11 +25,12 @@ type group struct {
 }
 
 // add copies an entry into the group. So many bytes and entries will probably
-// come with it and after it.
+// come with it and after it. A row that has not been given the memory for one
+// more is not copied into a larger one, but followed by another as large as all.
 func (g *group) add(data []byte, rowBytes, bytes, entries int) {
 	n := len(g.rows)
-	if n == 0 || g.rows[n-1].len() > 0 && len(g.rows[n-1].data)+len(data) > rowBytes {
-		bytes = max(min(bytes, rowBytes), len(data))
+	if n == 0 || !g.rows[n-1].fits(data, rowBytes) {
+		bytes = max(min(max(bytes, g.bytes), rowBytes), len(data))
 		entries = max(min(entries, 4096), 1)
 		b := make([]byte, bytes+4*entries)
 		g.rows = append(g.rows, &row{data: b[:0:bytes], ends: b[bytes:bytes]})

@@ -17,18 +17,28 @@ type idTable struct {
 	tables [idTables]idPart
 }
 
-// A part is an open table with linear probing. The tag of an ID, a part of its
-// hash, says where it would like to stand.
+// A part is an open table with linear probing.
 type idPart struct {
-	tags []uint32 // a power of two; 0: free
-	nos  []uint64 // as many
-	used int
+	slots []idSlot // a power of two
+	used  int
 }
+
+// A slot is the tag of an ID, a part of its hash that says where it would like to
+// stand, and below it the number of the ID. 0 is free.
+type idSlot uint64
 
 const (
 	idTables   = 1 << 10
 	idMinSlots = 16
+	idBits     = 40 // of a number
+	idMask     = 1<<idBits - 1
 )
+
+func (s idSlot) tag() uint32 { return uint32(s >> idBits) }
+func (s idSlot) no() uint64  { return uint64(s) & idMask }
+
+// set gives the slot a number, modulo 1<<idBits.
+func (s *idSlot) set(no uint64) { *s = *s&^idMask | idSlot(no&idMask) }
 
 func newIDTable(at func(no uint64) *[16]byte) *idTable {
 	return &idTable{at: at, seed: [2]uint64{rand.Uint64(), rand.Uint64()}}
@@ -39,14 +49,14 @@ func (t *idTable) hash(id *[16]byte) (*idPart, uint32) {
 	hi, lo := bits.Mul64(binary.LittleEndian.Uint64(id[:8])^t.seed[0], binary.LittleEndian.Uint64(id[8:])^t.seed[1])
 	hi, lo = bits.Mul64(hi^lo, 0x9e3779b97f4a7c15)
 	h := hi ^ lo
-	return &t.tables[h%idTables], uint32(h>>32) | 1<<31
+	return &t.tables[h%idTables], uint32(h>>idBits) | 1<<(63-idBits)
 }
 
 // look returns where an ID stands in a part that has slots, or is to stand.
 func (t *idTable) look(p *idPart, id *[16]byte, tag uint32) (i uint32, found bool) {
-	mask := uint32(len(p.tags) - 1)
-	for i = tag & mask; p.tags[i] != 0; i = (i + 1) & mask {
-		if p.tags[i] == tag && *t.at(p.nos[i]) == *id {
+	mask := uint32(len(p.slots) - 1)
+	for i = tag & mask; p.slots[i] != 0; i = (i + 1) & mask {
+		if s := p.slots[i]; s.tag() == tag && *t.at(s.no()) == *id {
 			return i, true
 		}
 	}
@@ -60,22 +70,23 @@ func (t *idTable) find(id *[16]byte) (no uint64, ok bool) {
 		return 0, false
 	}
 	i, ok := t.look(p, id, tag)
-	return p.nos[i], ok
+	return p.slots[i].no(), ok
 }
 
-// put returns the place of an ID's number, to be set before anything else
+// put returns the slot of an ID, whose number is to be set before anything else
 // happens, and whether it was there.
-func (t *idTable) put(id *[16]byte) (no *uint64, old bool) {
+func (t *idTable) put(id *[16]byte) (s *idSlot, old bool) {
 	p, tag := t.hash(id)
-	if (p.used+1)*4 > len(p.tags)*3 {
-		p.resize(max(idMinSlots, 2*len(p.tags)))
+	if (p.used+1)*8 > len(p.slots)*5 {
+		p.resize(max(idMinSlots, 2*len(p.slots)))
 	}
 	i, old := t.look(p, id, tag)
+	s = &p.slots[i]
 	if !old {
-		p.tags[i] = tag
+		*s = idSlot(tag) << idBits
 		p.used++
 	}
-	return &p.nos[i], old
+	return s, old
 }
 
 // touch fetches into the processor's cache what put will want for an ID. Other
@@ -86,46 +97,48 @@ func (t *idTable) touch(id *[16]byte) uint64 {
 	if p.used == 0 {
 		return 0
 	}
-	i := tag & uint32(len(p.tags)-1)
-	return uint64(p.tags[i]) ^ p.nos[i]
+	return uint64(p.slots[tag&uint32(len(p.slots)-1)])
 }
 
 func (p *idPart) resize(size int) {
-	old := *p
-	p.tags, p.nos = make([]uint32, size), make([]uint64, size)
+	old := p.slots
+	p.slots = make([]idSlot, size)
 	mask := uint32(size - 1)
-	for i, tag := range old.tags {
-		if tag == 0 {
+	for _, s := range old {
+		if s == 0 {
 			continue
 		}
-		at := tag & mask
-		for p.tags[at] != 0 {
+		at := s.tag() & mask
+		for p.slots[at] != 0 {
 			at = (at + 1) & mask
 		}
-		p.tags[at], p.nos[at] = tag, old.nos[i]
+		p.slots[at] = s
 	}
 }
 
-// delete deletes an ID if it has a number. Those behind it that would not be
-// found over the gap move into it.
+// delete deletes an ID if it has that number, modulo 1<<idBits. Those behind it
+// that would not be found over the gap move into it.
 func (t *idTable) delete(id *[16]byte, no uint64) {
 	p, tag := t.hash(id)
 	if p.used == 0 {
 		return
 	}
-	gap, ok := t.look(p, id, tag)
-	if !ok || p.nos[gap] != no {
-		return
+	mask := uint32(len(p.slots) - 1)
+	want := idSlot(tag)<<idBits | idSlot(no&idMask)
+	gap := tag & mask
+	for ; p.slots[gap] != want; gap = (gap + 1) & mask {
+		if p.slots[gap] == 0 {
+			return
+		}
 	}
-	mask := uint32(len(p.tags) - 1)
-	for i := (gap + 1) & mask; p.tags[i] != 0; i = (i + 1) & mask {
-		if (i-p.tags[i])&mask >= (i-gap)&mask {
-			p.tags[gap], p.nos[gap] = p.tags[i], p.nos[i]
+	for i := (gap + 1) & mask; p.slots[i] != 0; i = (i + 1) & mask {
+		if (i-p.slots[i].tag())&mask >= (i-gap)&mask {
+			p.slots[gap] = p.slots[i]
 			gap = i
 		}
 	}
-	p.tags[gap] = 0
-	if p.used--; p.used*8 < len(p.tags) && len(p.tags) > idMinSlots {
-		p.resize(len(p.tags) / 2)
+	p.slots[gap] = 0
+	if p.used--; p.used*8 < len(p.slots) && len(p.slots) > idMinSlots {
+		p.resize(len(p.slots) / 2)
 	}
 }

@@ -69,6 +69,16 @@ func (r *row) entry(i int) Entry {
 // beforeSeq returns the bytes of all entries before one of the row.
 func (r *row) beforeSeq(seq uint64) uint64 { return r.before + uint64(r.end(int(seq-r.first)-1)) }
 
+// minRow is how many bytes a row may grow to by being copied.
+const minRow = 8 << 10
+
+// fits reports whether an entry may join a row that is to have at most so many
+// bytes.
+func (r *row) fits(data []byte, rowBytes int) bool {
+	n := len(r.data) + len(data)
+	return r.len() == 0 || n <= rowBytes && (n <= cap(r.data) || n <= minRow)
+}
+
 func (r *row) add(data []byte) {
 	r.data = append(r.data, data...)
 	r.ends = binary.LittleEndian.AppendUint32(r.ends, uint32(len(r.data)))

@@ -74,6 +74,9 @@ func (p *Producer) enqueue(ctx context.Context, records []Record, call func(erro
 // less than 4 GiB.
 const maxCall = 1<<31 - 1
 
+// groupIDs is more than one commit may store: all its IDs are one value.
+const groupIDs = 1 << 24
+
 // place puts the records that are no duplicates into the last group or a new
 // one. It returns the group that they and their originals are stored with, and
 // whether it could: false when there is no room yet. Under mu.
@@ -85,8 +88,8 @@ func (p *Producer) place(records []Record) (g *pending, ok bool, err error) {
 		p.window.prepare(records)
 	}
 	n, size := len(records), 0
-	if n >= lotIDs {
-		return nil, true, fmt.Errorf("queue: %d records in one call, want less than %d", n, lotIDs)
+	if n >= groupIDs {
+		return nil, true, fmt.Errorf("queue: %d records in one call, want less than %d", n, groupIDs)
 	}
 	for i := range records {
 		size += len(records[i].Data)
@@ -121,7 +124,7 @@ func (p *Producer) place(records []Record) (g *pending, ok bool, err error) {
 				l = p.window.note(&r.ID, now)
 			}
 			if l != nil { // a duplicate
-				if l.group != nil && (last == nil || l.no > last.lot.no) {
+				if l.group != nil && (last == nil || l.from > last.lot.from) {
 					last = l.group
 				}
 				n, size = n-1, size-len(r.Data)
@@ -210,5 +213,5 @@ func (p *Producer) isFull(g *pending, entries, bytes int) bool {
 	if g.maxEntries > 0 && uint64(g.entries+entries) > g.maxEntries || g.maxBytes > 0 && uint64(g.bytes+bytes) > g.maxBytes {
 		return true
 	}
-	return g.entries+entries > min(p.opts.GroupEntries, lotIDs) || g.bytes+bytes > p.opts.GroupBytes
+	return g.entries+entries > min(p.opts.GroupEntries, groupIDs) || g.bytes+bytes > p.opts.GroupBytes
 }

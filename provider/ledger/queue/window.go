@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -13,9 +14,8 @@ import (
 // append, so that it costs no pause when many leave it at once.
 type window struct {
 	length time.Duration
-	seen   *idTable // by lot and index there: see place
+	seen   *idTable // its numbers are those of lot.from on
 	lots   []*lot   // oldest first
-	gone   uint64   // how many left it
 	half   int      // how many IDs of the first are forgotten already
 	passed int      // lots forgotten since ID rows were deleted
 
@@ -24,7 +24,7 @@ type window struct {
 
 // A lot is the IDs of one commit.
 type lot struct {
-	no     uint64 // where it stands among all lots
+	from   uint64 // how many IDs came before
 	ids    [][16]byte
 	first  uint64 // sequence of the first entry, once stored
 	stored time.Time
@@ -38,17 +38,29 @@ const (
 
 func newWindow(length time.Duration) *window {
 	w := &window{length: length}
-	w.seen = newIDTable(func(no uint64) *[16]byte { return &w.lot(no).ids[no&(lotIDs-1)] })
+	w.seen = newIDTable(func(no uint64) *[16]byte {
+		l := w.lot(no)
+		return &l.ids[(no-l.from)&idMask]
+	})
 	return w
 }
 
-const lotIDs = 1 << 24 // more than a lot can have
+// lot returns the lot of the ID with a number.
+func (w *window) lot(no uint64) *lot {
+	from := w.lots[0].from
+	no = (no - from) & idMask
+	after := sort.Search(len(w.lots), func(i int) bool { return w.lots[i].from-from > no })
+	return w.lots[after-1]
+}
 
-// place is the number of an ID of a lot.
-func (l *lot) place(i int) uint64 { return l.no*lotIDs | uint64(i) }
-
-// lot returns the lot that a number leads to.
-func (w *window) lot(no uint64) *lot { return w.lots[no/lotIDs-w.gone] }
+// count returns how many IDs there have been.
+func (w *window) count() uint64 {
+	if len(w.lots) == 0 {
+		return 0
+	}
+	latest := w.lots[len(w.lots)-1]
+	return latest.from + uint64(len(latest.ids))
+}
 
 // prepare makes ready for records that come together.
 func (w *window) prepare(records []Record) {
@@ -64,7 +76,7 @@ func (w *window) prepare(records []Record) {
 
 // open starts a lot for probably so many IDs.
 func (w *window) open(g *pending, ids int) *lot {
-	l := &lot{no: w.gone + uint64(len(w.lots)), group: g, ids: make([][16]byte, 0, ids)}
+	l := &lot{from: w.count(), group: g, ids: make([][16]byte, 0, ids)}
 	w.lots = append(w.lots, l)
 	return l
 }
@@ -84,14 +96,14 @@ func (w *window) find(id [16]byte, now time.Time) *lot {
 // note puts an ID into the latest lot, unless a lot holds it that is not older
 // than the window: that one it returns.
 func (w *window) note(id *[16]byte, now time.Time) *lot {
-	no, old := w.seen.put(id)
+	s, old := w.seen.put(id)
 	if old {
-		if l := w.lot(*no); !w.over(l, now) {
+		if l := w.lot(s.no()); !w.over(l, now) {
 			return l
 		}
 	}
+	s.set(w.count())
 	latest := w.lots[len(w.lots)-1]
-	*no = latest.place(len(latest.ids))
 	latest.ids = append(latest.ids, *id)
 	return nil
 }
@@ -119,7 +131,7 @@ func (w *window) forget(n int, now time.Time) {
 			return
 		}
 		for ; w.half < len(l.ids) && n > 0; n-- {
-			w.seen.delete(&l.ids[w.half], l.place(w.half))
+			w.seen.delete(&l.ids[w.half], l.from+uint64(w.half))
 			w.half++
 		}
 		if w.half < len(l.ids) {
@@ -128,7 +140,6 @@ func (w *window) forget(n int, now time.Time) {
 		n--
 		w.lots[0] = nil
 		w.lots, w.half = w.lots[1:], 0
-		w.gone++
 		w.passed++
 	}
 }
@@ -151,11 +162,11 @@ func loadWindow(l *Ledger, length time.Duration) (*window, error) {
 		return nil, fmt.Errorf("queue: load the deduplication window: %w", err)
 	}
 	for _, t := range slices.Backward(lots) {
-		t.no = uint64(len(w.lots))
+		t.from = w.count()
 		w.lots = append(w.lots, t)
 		for i := range t.ids {
-			no, _ := w.seen.put(&t.ids[i])
-			*no = t.place(i)
+			s, _ := w.seen.put(&t.ids[i])
+			s.set(t.from + uint64(i))
 		}
 	}
 	if !all {
