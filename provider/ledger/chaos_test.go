@@ -93,7 +93,7 @@ func TestAdminUnderLoad(t *testing.T) {
 			case 2:
 				changed.MaxInFlight = 1 + rand.IntN(3)
 				err = b.Update(ctx, changed)
-				check("Update", b.Update(ctx, sub), messaging.ErrNotFound)
+				check("Update", b.Update(t.Context(), sub), messaging.ErrNotFound) // also when the time is up
 			case 3:
 				_, err = b.Delete(ctx, sub)
 			case 4:
